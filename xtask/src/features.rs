@@ -1,0 +1,44 @@
+//! Builds each crate by itself, and with each of its features by itself.
+//!
+//! A workspace build adds up the features of all members, which hides a feature that a crate forgot to ask for.
+
+use std::process::Command;
+
+use crate::workspace::{Crate, Workspace};
+use crate::{Result, process};
+
+/// Checks every crate without features, then with each feature alone.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    for package in workspace.crates.iter().filter(|package| package.name != env!("CARGO_PKG_NAME")) {
+        for selection in selections(package) {
+            process::run(check(workspace, package).args(selection))?;
+        }
+    }
+    Ok(())
+}
+
+fn check(workspace: &Workspace, package: &Crate) -> Command {
+    let mut command = process::cargo(&workspace.root);
+    command.args(["check", "--quiet", "--package", &package.name]);
+    command
+}
+
+/// The arguments of each build: no feature, then one at a time.
+fn selections(package: &Crate) -> Vec<Vec<String>> {
+    let none = vec!["--no-default-features".to_owned()];
+    let one = |feature: &String| vec!["--no-default-features".into(), "--features".into(), feature.clone()];
+    std::iter::once(none).chain(package.features.iter().map(one)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_feature_is_built_alone() {
+        let package = Crate { features: vec!["a".into(), "b".into()], ..Crate::default() };
+        let lines: Vec<_> = selections(&package).iter().map(|selection| selection.join(" ")).collect();
+        let none = "--no-default-features";
+        assert_eq!(lines, [none.to_owned(), format!("{none} --features a"), format!("{none} --features b")]);
+    }
+}

