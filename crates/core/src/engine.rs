@@ -1,0 +1,137 @@
+//! The pipeline that every door goes through: claim, then run, replay, wait or refuse.
+//!
+//! This file is the whole way of a request. What happens under a grant is in [`execution`], how the lease is kept in
+//! `heartbeat`, how duplicates wait in `wait`, how unknown outcomes are found out in `recover`.
+
+mod builder;
+mod error;
+mod execution;
+mod heartbeat;
+mod recover;
+mod reply;
+mod shared;
+mod typed;
+mod wait;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use self::execution::Attempt;
+use self::shared::Shared;
+use self::wait::Wait;
+use crate::observe::Event;
+use crate::policy::Policy;
+use crate::record::Fence;
+use crate::transition::{Claim, ClaimAnswer, Terms};
+
+pub use builder::EngineBuilder;
+pub use error::{EngineError, EngineErrorKind};
+pub use execution::{Execution, MemoError};
+pub use recover::{Found, Question, RecoveryHook};
+pub use reply::{Conflict, Done, Ending, Failure, Ran, Recorded, Reply, Request, Run};
+
+/// Runs operations at most once at a time and replays what they produced. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    policy: Arc<Policy>,
+    terms: Arc<Terms>,
+}
+
+/// What one claim led to.
+enum Next<R, W> {
+    Reply(Reply<R>),
+    /// Someone else is at it: the work comes back, to be tried again.
+    Wait(Conflict, W),
+    /// What happened was found out: claim again.
+    Again(W),
+}
+
+impl Engine {
+    /// Performs `work` for `request`, or answers from the record.
+    ///
+    /// The work runs on a task of its own: a caller that goes away neither cancels it nor loses its result.
+    pub async fn perform<R, W, F>(&self, request: Request, work: W) -> Result<Reply<R>, EngineError>
+    where
+        R: Send + 'static,
+        W: FnOnce(Execution) -> F + Send + 'static,
+        F: Future<Output = Ending<R>> + Send + 'static,
+    {
+        let request = Arc::new(request);
+        let mut wait = Wait::new(self, request.id);
+        let (mut work, mut recoveries_left) = (work, 1);
+        loop {
+            // Detached, also the claim: one that is cancelled half way may have been granted to nobody.
+            let (reply, replied) = oneshot::channel();
+            let engine = self.clone();
+            self.shared.spawn(engine.attempt(Arc::clone(&request), work, recoveries_left, reply))?;
+            match replied.await.map_err(|_| EngineError::stopping())?? {
+                Next::Reply(reply) => return Ok(reply),
+                Next::Wait(conflict, back) => {
+                    if !wait.is_worth_another_try(&conflict).await? {
+                        return Ok(Reply::Conflict(conflict));
+                    }
+                    work = back;
+                }
+                Next::Again(back) => (work, recoveries_left) = (back, 0),
+            }
+        }
+    }
+
+    /// Claims, and follows the answer to its end. The only place that branches on claim answers.
+    async fn attempt<R, W, F>(
+        self,
+        request: Arc<Request>,
+        work: W,
+        recoveries_left: u32,
+        reply: oneshot::Sender<Result<Next<R, W>, EngineError>>,
+    ) where
+        R: Send + 'static,
+        W: FnOnce(Execution) -> F + Send + 'static,
+        F: Future<Output = Ending<R>> + Send + 'static,
+    {
+        // ORDER: the owner's own deadline counts from before the claim is sent, the store's from when it arrives.
+        let claimed_at = self.shared.clock.now();
+        let (claim, answer) = match self.claim(&request, claimed_at).await {
+            Ok(claimed) => claimed,
+            Err(error) => return drop(reply.send(Err(error))),
+        };
+        self.observe_answer(&claim, &answer);
+        let next = match answer {
+            ClaimAnswer::Granted(grant) => {
+                return Attempt::new(self, request, claim, grant, claimed_at).run(work, reply).await;
+            }
+            ClaimAnswer::Replay(replay) => Next::Reply(Reply::Replay(replay)),
+            ClaimAnswer::Busy(busy) => Next::Wait(Conflict::InFlight { retry_after: busy.left }, work),
+            ClaimAnswer::Held(held) => {
+                Next::Reply(Reply::Conflict(Conflict::OutcomeUnknown { fence: held.fence }))
+            }
+            ClaimAnswer::Mismatch { .. } => Next::Reply(Reply::Conflict(Conflict::KeyReused)),
+            ClaimAnswer::Recover(grant) => {
+                let fence = grant.fence;
+                match self.recover(&request, grant).await {
+                    Ok(true) if recoveries_left > 0 => Next::Again(work),
+                    Ok(_) => Next::Reply(Reply::Conflict(Conflict::OutcomeUnknown { fence })),
+                    Err(error) => return drop(reply.send(Err(error))),
+                }
+            }
+            ClaimAnswer::Fenced => Next::Reply(Reply::Conflict(Conflict::Fenced)),
+        };
+        drop(reply.send(Ok(next)));
+    }
+
+    fn observe_answer(&self, claim: &Claim, answer: &ClaimAnswer) {
+        let (fence, event) = match answer {
+            ClaimAnswer::Granted(grant) => (grant.fence, Event::Granted { attempt: grant.attempt }),
+            ClaimAnswer::Replay(replay) => (replay.fence, Event::Replayed { age: replay.age }),
+            ClaimAnswer::Busy(_) => (Fence::default(), Event::Busy),
+            ClaimAnswer::Held(held) => (held.fence, Event::Held),
+            ClaimAnswer::Mismatch { .. } => (Fence::default(), Event::Mismatched),
+            ClaimAnswer::Recover(grant) => (grant.fence, Event::Recovering),
+            ClaimAnswer::Fenced => (Fence::default(), Event::Fenced),
+        };
+        self.shared.observer.event(&claim.id, fence, event);
+    }
+}

@@ -1,0 +1,126 @@
+//! How an engine is put together. What cannot work is refused here, before the first request.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Engine;
+use super::error::EngineError;
+use super::recover::RecoveryHook;
+use super::shared::{Shared, UNRECORDED_MAX};
+use super::wait::Waiters;
+use crate::clock::{Clock, SystemClock};
+use crate::error::MisuseError;
+use crate::observe::{Observer, Traced};
+use crate::policy::Policy;
+use crate::secret::Secret;
+use crate::store::Store;
+use crate::transition::UnknownPolicy;
+
+/// Collects what an [`Engine`] needs. Only the store has no default.
+#[derive(Debug)]
+#[must_use = "an engine is made by `build`"]
+pub struct EngineBuilder {
+    store: Arc<dyn Store>,
+    policy: Policy,
+    clock: Arc<dyn Clock>,
+    observer: Arc<dyn Observer>,
+    hook: Option<Arc<dyn RecoveryHook>>,
+    secret: Option<Secret>,
+}
+
+impl Engine {
+    /// Starts an engine over `store`.
+    pub fn builder(store: Arc<dyn Store>) -> EngineBuilder {
+        EngineBuilder {
+            store,
+            policy: Policy::default(),
+            clock: Arc::new(SystemClock::new()),
+            observer: Arc::new(Traced),
+            hook: None,
+            secret: None,
+        }
+    }
+
+    /// The same engine under another policy: for routes that differ. Shares everything else.
+    pub fn with_policy(&self, policy: Policy) -> Result<Self, EngineError> {
+        check(&policy, self.shared.hook.is_some())?;
+        Ok(Self {
+            shared: Arc::clone(&self.shared),
+            terms: Arc::new(policy.terms.clone()),
+            policy: Arc::new(policy),
+        })
+    }
+}
+
+impl EngineBuilder {
+    /// How operations are treated.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Where the engine's own time comes from. The store has its own.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Who sees what happens. Default: `tracing`.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// Who finds out what happened, under the `query` policy.
+    pub fn recovery_hook(mut self, hook: Arc<dyn RecoveryHook>) -> Self {
+        self.hook = Some(hook);
+        self
+    }
+
+    /// The secret of the keyed hashes, when it comes from a file. It must be the one the store keeps.
+    pub fn secret(mut self, secret: Secret) -> Self {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// Agrees with the store on the secret, and starts.
+    pub async fn build(self) -> Result<Engine, EngineError> {
+        check(&self.policy, self.hook.is_some())?;
+        let offered = match &self.secret {
+            Some(secret) => secret.clone(),
+            None => Secret::random()?,
+        };
+        let secret = self.store.secret(&offered).await?;
+        if self.secret.is_some_and(|ours| ours != secret) {
+            // Under another secret every key would look new, and everything would run again.
+            return Err(EngineError::misuse(MisuseError::new("the store keeps another secret than ours")));
+        }
+        Ok(Engine {
+            terms: Arc::new(self.policy.terms.clone()),
+            policy: Arc::new(self.policy),
+            shared: Arc::new(Shared {
+                store: self.store,
+                clock: self.clock,
+                secret,
+                hook: self.hook,
+                observer: self.observer,
+                waiters: Waiters::default(),
+                unrecorded: Semaphore::new(UNRECORDED_MAX),
+                tasks: TaskTracker::new(),
+                stopping: CancellationToken::new(),
+                aborting: CancellationToken::new(),
+            }),
+        })
+    }
+}
+
+fn check(policy: &Policy, has_hook: bool) -> Result<(), EngineError> {
+    policy.check().map_err(EngineError::misuse)?;
+    if policy.terms.unknown == UnknownPolicy::Query && !has_hook {
+        return Err(EngineError::misuse(MisuseError::new("the query policy needs a recovery hook to ask")));
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! The three endings of a grant, told to a store that may be away.
+//!
+//! An outcome that cannot be recorded within the policy's patience goes to the caller with the `unrecorded` mark, and
+//! recording it is tried again in the background under the same fence, with the lease kept meanwhile.
+
+use std::future::Future;
+
+use super::{Attempt, Next, ReplyTo};
+use crate::clock::Timestamp;
+use crate::decision;
+use crate::engine::shared::{Backoff, Shared};
+use crate::engine::{Conflict, Ran, Recorded, Reply};
+use crate::lease::Retention;
+use crate::observe::Event;
+use crate::outcome::Outcome;
+use crate::store::StoreError;
+use crate::transition::{Abandon, AbandonAnswer, Complete, CompleteAnswer, Release, ReleaseAnswer, Token};
+
+impl Attempt {
+    pub(super) async fn complete<R, W>(
+        mut self,
+        outcome: Outcome,
+        retention: Option<Retention>,
+        value: R,
+        reply: ReplyTo<R, W>,
+    ) {
+        let complete = Complete { token: self.token, outcome, retention };
+        let shared = &self.engine.shared;
+        let told =
+            until_answered(shared, &self.token, self.patience(), || shared.store.complete(&complete)).await;
+        if let Some((answer, _)) = told {
+            let (recorded, event) = decision::completed(answer);
+            self.observe(event);
+            return self.reply(recorded, value, reply);
+        }
+        // I9: the caller gets the answer with its mark; the outcome is still to be recorded.
+        self.observe(Event::Unrecorded);
+        self.reply(Ok(Recorded::Unrecorded), value, reply);
+        let event = match self.complete_in_background(&complete).await {
+            Some(answer) => decision::completed(answer).1,
+            None => Event::Abandoned,
+        };
+        self.observe(event);
+    }
+
+    /// Goes on trying while the lease is kept. `None` when the patience is over, the process stops, or too many
+    /// outcomes wait already: the lease then ends by itself and the record becomes unknown.
+    async fn complete_in_background(&mut self, complete: &Complete) -> Option<CompleteAnswer> {
+        let shared = &self.engine.shared;
+        let _place = shared.unrecorded.try_acquire().ok()?;
+        let until = shared.clock.now() + self.engine.policy.finish_for;
+        let keep_lease = async {
+            self.heartbeat.keep().await;
+            // The end of the lease does not end the trying: a late completion by the same fence is welcome.
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            told = until_answered(shared, &self.token, until, || shared.store.complete(complete)) => {
+                told.map(|(answer, _)| answer)
+            }
+            () = keep_lease => None,
+            () = shared.aborting.cancelled() => None,
+        }
+    }
+
+    pub(super) async fn release<R, W>(self, keep_fingerprint: bool, value: R, reply: ReplyTo<R, W>) {
+        let release = Release { token: self.token, keep_fingerprint };
+        let shared = &self.engine.shared;
+        let told =
+            until_answered(shared, &self.token, self.patience(), || shared.store.release(&release)).await;
+        let (recorded, event) = match told {
+            Some((ReleaseAnswer::Released, _)) => (Recorded::Released, Event::Released),
+            Some((ReleaseAnswer::Fenced, Tries::One)) => (Recorded::Abandoned, Event::Fenced),
+            // An earlier try may have got through, which a released record does not tell its last owner.
+            Some((ReleaseAnswer::Fenced, Tries::More)) | None => (Recorded::Unrecorded, Event::Unrecorded),
+        };
+        self.observe(event);
+        self.reply(Ok(recorded), value, reply);
+    }
+
+    pub(super) async fn abandon<R, W>(self, value: Option<R>, reply: ReplyTo<R, W>) {
+        let abandon = Abandon { token: self.token };
+        let shared = &self.engine.shared;
+        let told =
+            until_answered(shared, &self.token, self.patience(), || shared.store.abandon(&abandon)).await;
+        // Without an answer the lease ends by itself, to the same effect.
+        let fenced = matches!(told, Some((AbandonAnswer::Fenced, _)));
+        self.observe(if fenced { Event::Fenced } else { Event::Abandoned });
+        match value {
+            Some(value) => self.reply(Ok(Recorded::Abandoned), value, reply),
+            None => {
+                let conflict = Conflict::OutcomeUnknown { fence: self.token.fence };
+                drop(reply.send(Ok(Next::Reply(Reply::Conflict(conflict)))));
+            }
+        }
+    }
+
+    fn reply<R, W>(&self, recorded: Result<Recorded, Conflict>, value: R, reply: ReplyTo<R, W>) {
+        let Token { fence, .. } = self.token;
+        let told = match recorded {
+            Ok(recorded) => Reply::Ran(Ran { value, fence, attempt: self.attempt, recorded }),
+            Err(conflict) => Reply::Conflict(conflict),
+        };
+        // The caller may be gone: the record is what counts.
+        drop(reply.send(Ok(Next::Reply(told))));
+    }
+
+    /// Until when the caller is kept waiting for the record.
+    fn patience(&self) -> Timestamp {
+        self.engine.shared.clock.now() + self.engine.policy.answer_within
+    }
+
+    fn observe(&self, event: Event) {
+        self.engine.shared.observe(&self.token.id, self.token.fence, event);
+    }
+}
+
+/// Whether an answer came at once, or after tries that may have got through unseen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tries {
+    One,
+    More,
+}
+
+/// Repeats a store command until it is answered or the time is over. Every command may be repeated (contract 5).
+async fn until_answered<A, F>(
+    shared: &Shared,
+    token: &Token,
+    until: Timestamp,
+    command: impl Fn() -> F,
+) -> Option<(A, Tries)>
+where
+    F: Future<Output = Result<A, StoreError>>,
+{
+    let mut backoff = Backoff::new();
+    let mut tries = Tries::One;
+    loop {
+        let answer = tokio::select! {
+            // Biased: a store that answers at once costs no timer.
+            biased;
+            answer = command() => answer,
+            () = async { shared.clock.sleep(shared.clock.now().until(until)).await } => return None,
+        };
+        match answer {
+            Ok(answer) => return Some((answer, tries)),
+            Err(error) => shared.observe_failure(&token.id, token.fence, &error),
+        }
+        tries = Tries::More;
+        let wait = backoff.next();
+        if shared.clock.now() + wait >= until {
+            return None;
+        }
+        shared.clock.sleep(wait).await;
+    }
+}

@@ -1,0 +1,177 @@
+//! What the work is given: who it is, values that stay the same on every attempt, and keys for the calls it makes.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Attempt;
+use crate::engine::shared::Shared;
+use crate::engine::typed::from_json;
+use crate::error::{BoxError, MisuseError};
+use crate::key::Key;
+use crate::record::{Fence, StepName};
+use crate::scope::{RecordId, ScopedKey};
+use crate::store::StoreError;
+use crate::transition::{RecordStep, StepAnswer, Token};
+
+/// The grant, in the hands of the work. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Execution {
+    shared: Arc<Shared>,
+    token: Token,
+    attempt: u32,
+    key: ScopedKey,
+    /// Names the request and not only the key: a corrected request under the same key makes other calls.
+    fingerprint: [u8; 32],
+    steps: Arc<Mutex<HashMap<StepName, Option<Bytes>>>>,
+}
+
+impl Execution {
+    pub(super) fn new(attempt: &Attempt) -> Self {
+        let steps = attempt.steps.iter().map(|step| (step.name.clone(), step.value.clone())).collect();
+        Self {
+            shared: Arc::clone(&attempt.engine.shared),
+            token: attempt.token,
+            attempt: attempt.attempt,
+            key: attempt.request.key.clone(),
+            fingerprint: *attempt.claim.fingerprint.digest(),
+            steps: Arc::new(Mutex::new(steps)),
+        }
+    }
+
+    /// Where the operation is remembered.
+    pub const fn id(&self) -> RecordId {
+        self.token.id
+    }
+
+    /// The operation.
+    pub const fn key(&self) -> &ScopedKey {
+        &self.key
+    }
+
+    /// The fence of this attempt. Show it to whoever can refuse lower ones.
+    pub const fn fence(&self) -> Fence {
+        self.token.fence
+    }
+
+    /// 1 for the first attempt.
+    pub const fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// A value that differs each time it is made (a time, a random number), made once and the same on every later
+    /// attempt of this request.
+    ///
+    /// It is on record before it is returned, so that nothing can be done with it that a later attempt would do
+    /// differently.
+    pub async fn memo<T>(&self, name: &str, make: impl FnOnce() -> T) -> Result<T, MemoError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let name = StepName::new(name)?;
+        if let Some(known) = self.known(&name) {
+            let bytes = known.ok_or(MemoError::Erased)?;
+            return from_json(&bytes).map_err(MemoError::unreadable);
+        }
+        let value = make();
+        let bytes = Bytes::from(serde_json::to_vec(&value).map_err(MemoError::unreadable)?);
+        let step = RecordStep { token: self.token, name: name.clone(), value: bytes.clone() };
+        match self.shared.store.record_step(&step).await? {
+            StepAnswer::Recorded => {
+                self.remember(name, bytes);
+                Ok(value)
+            }
+            StepAnswer::Already(bytes) => {
+                self.remember(name, bytes.clone());
+                from_json(&bytes).map_err(MemoError::unreadable)
+            }
+            StepAnswer::Erased => Err(MemoError::Erased),
+            StepAnswer::Full => Err(MemoError::Full),
+            StepAnswer::Fenced => Err(MemoError::Fenced),
+        }
+    }
+
+    /// A key for a call that the work makes, the same on every attempt of this request. `name` tells apart the calls
+    /// of one operation.
+    pub fn downstream_key(&self, name: &str) -> Key {
+        let mut hasher = self.shared.secret.downstream_hasher();
+        hasher.field(self.token.id.as_bytes());
+        hasher.field(&self.fingerprint);
+        hasher.field(name.as_bytes());
+        Key::from_digest(&hasher.finish())
+    }
+
+    #[expect(clippy::option_option, reason = "no step, an erased step, a step")]
+    fn known(&self, name: &StepName) -> Option<Option<Bytes>> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    fn remember(&self, name: StepName, bytes: Bytes) {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner).insert(name, Some(bytes));
+    }
+}
+
+/// Why a value could not be made or read back. The work must not go on with another one.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum MemoError {
+    /// The name is not one.
+    Name(MisuseError),
+    /// The store failed.
+    Store(StoreError),
+    /// The value cannot be written or read as JSON.
+    Unreadable(BoxError),
+    /// The value was recorded by an earlier attempt and erased since.
+    Erased,
+    /// The record keeps no more values.
+    Full,
+    /// The grant is lost: this attempt must stop.
+    Fenced,
+}
+
+impl MemoError {
+    fn unreadable(source: serde_json::Error) -> Self {
+        Self::Unreadable(source.into())
+    }
+}
+
+impl From<MisuseError> for MemoError {
+    fn from(source: MisuseError) -> Self {
+        Self::Name(source)
+    }
+}
+
+impl From<StoreError> for MemoError {
+    fn from(source: StoreError) -> Self {
+        Self::Store(source)
+    }
+}
+
+impl fmt::Display for MemoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Name(_) => "the step's name is not accepted",
+            Self::Store(_) => "the step could not be recorded",
+            Self::Unreadable(_) => "the step's value cannot be written or read",
+            Self::Erased => "the step's value was erased",
+            Self::Full => "the record keeps no more steps",
+            Self::Fenced => "the grant is lost",
+        })
+    }
+}
+
+impl Error for MemoError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Name(source) => Some(source),
+            Self::Store(source) => Some(source),
+            Self::Unreadable(source) => Some(&**source),
+            Self::Erased | Self::Full | Self::Fenced => None,
+        }
+    }
+}

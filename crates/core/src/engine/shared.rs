@@ -1,0 +1,185 @@
+//! What all clones of an engine share: the store, the clock, the observers, and the tasks that outlive callers.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::error::EngineError;
+use super::recover::RecoveryHook;
+use super::wait::Waiters;
+use super::{Engine, Request};
+use crate::clock::{Clock, Timestamp};
+use crate::fingerprint::{Fingerprint, FingerprintBuilder, Rules};
+use crate::observe::{Event, Observer};
+use crate::record::{Fence, Owner};
+use crate::scope::RecordId;
+use crate::secret::Secret;
+use crate::store::{Store, StoreError};
+use crate::transition::{Claim, ClaimAnswer, Release, Token};
+
+/// The most outcomes that are kept in memory while they cannot be recorded. Beyond it, an outcome is given up early
+/// and its record becomes unknown: memory stays bounded while the store is away.
+pub(super) const UNRECORDED_MAX: usize = 1024;
+
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) secret: Secret,
+    pub(super) hook: Option<Arc<dyn RecoveryHook>>,
+    pub(super) observer: Arc<dyn Observer>,
+    pub(super) waiters: Waiters,
+    pub(super) unrecorded: Semaphore,
+    /// Every task that may hold a grant, so that a shutdown can wait for them.
+    pub(super) tasks: TaskTracker,
+    /// Cancelled when no new work may start.
+    pub(super) stopping: CancellationToken,
+    /// Cancelled when work that still runs must be abandoned.
+    pub(super) aborting: CancellationToken,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("store", &self.store).field("tasks", &self.tasks.len()).finish()
+    }
+}
+
+impl Shared {
+    /// Starts a task that the caller's fate does not touch, unless the engine is shutting down.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<(), EngineError> {
+        if self.stopping.is_cancelled() {
+            return Err(EngineError::stopping());
+        }
+        self.tasks.spawn(task);
+        Ok(())
+    }
+
+    pub(super) fn observe(&self, id: &RecordId, fence: Fence, event: Event) {
+        self.observer.event(id, fence, event);
+    }
+
+    pub(super) fn observe_failure(&self, id: &RecordId, fence: Fence, error: &StoreError) {
+        tracing::warn!(id = id.short(), error = %error, source = ?std::error::Error::source(error), "store failed");
+        self.observe(id, fence, Event::from(error));
+    }
+}
+
+/// Waits that grow from 10 ms to a second, so that a store that comes back is neither missed nor stormed.
+pub(super) struct Backoff(Duration);
+
+impl Backoff {
+    pub(super) const fn new() -> Self {
+        Self(Duration::from_millis(10))
+    }
+
+    pub(super) fn next(&mut self) -> Duration {
+        let wait = self.0;
+        self.0 = (wait * 2).min(Duration::from_secs(1));
+        wait
+    }
+}
+
+impl Engine {
+    /// Starts a fingerprint of a request, under this engine's secret and the standard rules.
+    pub fn fingerprint(&self) -> FingerprintBuilder {
+        Fingerprint::builder(&self.shared.secret, Rules::standard())
+    }
+
+    /// The secret of the keyed hashes, for doors that fingerprint by rules of their own.
+    pub fn secret(&self) -> &Secret {
+        &self.shared.secret
+    }
+
+    /// The store behind this engine, for operators' reads and named commands.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.shared.store
+    }
+
+    /// Claims under a new owner. A lost reply is asked for again with the same owner; a stored fingerprint under
+    /// other rules is compared by its own rules.
+    pub(super) async fn claim(
+        &self,
+        request: &Request,
+        claimed_at: Timestamp,
+    ) -> Result<(Claim, ClaimAnswer), EngineError> {
+        let mut claim = Claim {
+            id: request.id,
+            fingerprint: request.fingerprint.fingerprint(),
+            owner: Owner::random()?,
+            terms: Arc::clone(&self.terms),
+        };
+        let mut answer = self.claim_surely(&claim, claimed_at).await?;
+        if let ClaimAnswer::Mismatch { rules: Some(rules) } = &answer
+            && let Some(fingerprint) = request.fingerprint.fingerprint_by(rules)
+        {
+            claim.fingerprint = fingerprint;
+            answer = self.claim_surely(&claim, claimed_at).await?;
+        }
+        Ok((claim, answer))
+    }
+
+    async fn claim_surely(&self, claim: &Claim, claimed_at: Timestamp) -> Result<ClaimAnswer, EngineError> {
+        let until = claimed_at + self.policy.claim_for.min(self.terms.lease.get() / 2);
+        let mut backoff = Backoff::new();
+        loop {
+            let error = match self.shared.store.claim(claim).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            self.shared.observe_failure(&claim.id, Fence::default(), &error);
+            // Fail closed: nothing was started, and unless the claim may have been applied nothing needs mending.
+            if !error.outcome_unknown() {
+                return Err(error.into());
+            }
+            let wait = backoff.next();
+            if self.shared.clock.now() + wait >= until {
+                self.settle(claim, claimed_at);
+                return Err(error.into());
+            }
+            self.shared.clock.sleep(wait).await;
+        }
+    }
+
+    /// Gives back a grant that may have been made to a claim whose caller was refused: nothing was started.
+    fn settle(&self, claim: &Claim, claimed_at: Timestamp) {
+        let (shared, claim) = (Arc::clone(&self.shared), claim.clone());
+        let until = claimed_at + self.terms.lease.get();
+        let settling = async move {
+            let mut backoff = Backoff::new();
+            while shared.clock.now() < until && !shared.aborting.is_cancelled() {
+                match shared.store.claim(&claim).await {
+                    Ok(ClaimAnswer::Granted(grant)) => {
+                        let token = Token { id: claim.id, owner: claim.owner, fence: grant.fence };
+                        let release = Release { token, keep_fingerprint: true };
+                        if shared.store.release(&release).await.is_ok() {
+                            return shared.observe(&claim.id, grant.fence, Event::Released);
+                        }
+                    }
+                    Ok(_) => return,
+                    Err(error) => shared.observe_failure(&claim.id, Fence::default(), &error),
+                }
+                shared.clock.sleep(backoff.next()).await;
+            }
+        };
+        // An engine that is shutting down leaves it to the lease.
+        let _ = self.shared.spawn(settling);
+    }
+
+    /// Stops taking work, waits up to `patience` for what runs, then abandons the rest. Idempotent.
+    ///
+    /// Nothing is released here: work that was cut off may have had its effect.
+    pub async fn drain(&self, patience: Duration) {
+        let shared = &self.shared;
+        shared.stopping.cancel();
+        shared.tasks.close();
+        tokio::select! {
+            () = shared.tasks.wait() => {}
+            () = shared.clock.sleep(patience) => shared.aborting.cancel(),
+        }
+        shared.tasks.wait().await;
+    }
+}

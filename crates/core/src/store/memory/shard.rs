@@ -1,0 +1,198 @@
+//! One part of the memory store: some of the records, when each is due, and who watches it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use crate::clock::Timestamp;
+use crate::record::{Record, StateKind};
+use crate::scope::RecordId;
+use crate::store::{Listing, Stats, Watch};
+use crate::transition::{Change, view};
+
+/// How many shards there are: enough that two cores rarely meet in one, few enough to walk through.
+pub(super) const SHARDS: usize = 64;
+
+/// The shard of `id`: any byte of the hash in it is as good as another.
+pub(super) fn of(id: &RecordId) -> usize {
+    usize::from(id.as_bytes()[1]) % SHARDS
+}
+
+/// Ids are keyed hashes already: eight of their bytes are as good as hashing them again, and nobody can choose them.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(chunk) = bytes.get(8..16) {
+            self.0 = chunk.iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte));
+        }
+    }
+
+    /// The length of the array, which is always the same.
+    fn write_usize(&mut self, _: usize) {}
+}
+
+type ById<T> = HashMap<RecordId, T, BuildHasherDefault<IdHasher>>;
+
+struct Slot {
+    record: Record,
+    /// The second under which `agenda` names the record.
+    scheduled: u64,
+}
+
+/// Stands for "not on the agenda" while a sweep has the record in hand.
+const OFF_AGENDA: u64 = u64::MAX;
+
+#[derive(Default)]
+pub(super) struct Shard {
+    slots: ById<Slot>,
+    bytes: usize,
+    counts: [u64; StateKind::ALL.len()],
+    /// What a sweep should look at, by second. Written when a record comes to be and when it becomes due earlier; one
+    /// that becomes due later is moved when its second comes, so that a renewal costs nothing here.
+    ///
+    /// INVARIANT: every record is named under its `scheduled` second, which is not after the second it is due in.
+    agenda: BTreeMap<u64, Vec<RecordId>>,
+    watches: ById<Arc<Notify>>,
+}
+
+impl Shard {
+    pub(super) fn get(&self, id: &RecordId) -> Option<&Record> {
+        self.slots.get(id).map(|slot| &slot.record)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn write(&mut self, id: &RecordId, change: Change) {
+        match change {
+            Change::Keep => return,
+            Change::Put(record) => self.put(id, record),
+            Change::Remove => {
+                if let Some(slot) = self.slots.remove(id) {
+                    self.discount(&slot.record);
+                }
+            }
+        }
+        if !self.watches.is_empty()
+            && let Some(notify) = self.watches.remove(id)
+        {
+            notify.notify_waiters();
+        }
+    }
+
+    fn put(&mut self, id: &RecordId, record: Record) {
+        let due = second(record.due_at());
+        self.bytes += record.weight();
+        self.counts[record.kind() as usize] += 1;
+        let earlier = match self.slots.get_mut(id) {
+            Some(slot) => {
+                let before = std::mem::replace(&mut slot.record, record);
+                let earlier = due < slot.scheduled;
+                slot.scheduled = slot.scheduled.min(due);
+                self.discount(&before);
+                earlier
+            }
+            None => {
+                self.slots.insert(*id, Slot { record, scheduled: due });
+                true
+            }
+        };
+        if earlier {
+            self.agenda.entry(due).or_default().push(*id);
+        }
+    }
+
+    fn discount(&mut self, record: &Record) {
+        self.bytes -= record.weight();
+        self.counts[record.kind() as usize] -= 1;
+    }
+
+    /// Takes up to `most` records off the agenda whose second has come. Each must be given back by [`Self::schedule`].
+    pub(super) fn due(&mut self, now: Timestamp, most: usize) -> Vec<RecordId> {
+        let mut due = Vec::new();
+        while due.len() < most
+            && let Some(mut entry) = self.agenda.first_entry()
+            && *entry.key() <= second(now)
+        {
+            let at = *entry.key();
+            while due.len() < most
+                && let Some(id) = entry.get_mut().pop()
+            {
+                // An entry from before the record was rescheduled, or of a record long gone, says nothing.
+                if let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.scheduled == at) {
+                    slot.scheduled = OFF_AGENDA;
+                    due.push(id);
+                }
+            }
+            if entry.get().is_empty() {
+                entry.remove();
+            }
+        }
+        due
+    }
+
+    /// Puts a record back on the agenda, if it is still there.
+    pub(super) fn schedule(&mut self, id: &RecordId) {
+        if let Some(slot) = self.slots.get_mut(id) {
+            slot.scheduled = second(slot.record.due_at());
+            self.agenda.entry(slot.scheduled).or_default().push(*id);
+        }
+    }
+
+    pub(super) fn has_due(&self, now: Timestamp) -> bool {
+        self.slots_due(now).next().is_some()
+    }
+
+    /// What is really due among what the agenda names up to now.
+    fn slots_due(&self, now: Timestamp) -> impl Iterator<Item = &Record> {
+        let named = self.agenda.range(..=second(now)).flat_map(|(_, ids)| ids);
+        named.filter_map(|id| self.get(id)).filter(move |record| record.due_at() <= now)
+    }
+
+    /// The first `most` records of this shard that `listing` wants.
+    pub(super) fn list(&self, listing: &Listing, now: Timestamp, most: usize) -> Vec<(RecordId, Record)> {
+        let mut ids: Vec<_> =
+            self.slots.keys().filter(|id| listing.after.is_none_or(|after| **id > after)).collect();
+        ids.sort_unstable();
+        let seen = ids.into_iter().filter_map(|id| Some((*id, view(self.get(id), now)?)));
+        let wanted = seen.filter(|(id, record)| listing.wants(id, record));
+        wanted.take(most).map(|(id, record)| (id, record.into_owned())).collect()
+    }
+
+    pub(super) fn add_to(&self, stats: &mut Stats, now: Timestamp) {
+        stats.in_flight += self.counts[StateKind::InFlight as usize];
+        stats.completed += self.counts[StateKind::Completed as usize];
+        stats.released += self.counts[StateKind::Released as usize];
+        stats.unknown += self.counts[StateKind::Unknown as usize];
+        stats.bytes += self.bytes as u64;
+        let expired = self.slots_due(now).filter_map(Record::expires_at).map(|at| at.until(now)).max();
+        stats.oldest_expired = stats.oldest_expired.max(expired);
+    }
+
+    pub(super) fn watch(&mut self, id: &RecordId) -> Watch {
+        // The wait starts here and not when it is first polled, so that no change in between is missed.
+        Watch::new(Arc::clone(self.watches.entry(*id).or_default()).notified_owned())
+    }
+
+    /// Drops the watches nobody waits on any more.
+    pub(super) fn forget_unwatched(&mut self) {
+        self.watches.retain(|_, notify| Arc::strong_count(notify) > 1);
+    }
+}
+
+fn second(at: Timestamp) -> u64 {
+    at.as_millis() / 1000
+}

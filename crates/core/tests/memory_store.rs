@@ -1,0 +1,96 @@
+//! The memory store keeps the contract, and refuses when it is full.
+
+use std::sync::Arc;
+
+use onlyonce_core::transition::{ClaimAnswer, UnknownPolicy};
+use onlyonce_core::{MemoryLimits, MemoryStore, Store, StoreErrorKind};
+use onlyonce_testkit::fixture::RETENTION;
+use onlyonce_testkit::{Clocked, ManualClock, Scene, run};
+
+fn fixture() -> Clocked {
+    bounded(MemoryLimits::default())
+}
+
+fn bounded(limits: MemoryLimits) -> Clocked {
+    let clock = Arc::new(ManualClock::default());
+    Clocked::new(Arc::new(MemoryStore::new(clock.clone(), limits)), clock)
+}
+
+onlyonce_testkit::store_suite!(std::future::ready(fixture()));
+
+#[test]
+fn a_full_store_refuses_new_claims_and_completes_what_it_granted() {
+    run(async {
+        for limits in [
+            MemoryLimits { records_max: 3, ..MemoryLimits::default() },
+            MemoryLimits { bytes_max: 700, ..MemoryLimits::default() },
+        ] {
+            let fixture = bounded(limits);
+            let mut scenes = Vec::new();
+            let refused = loop {
+                let scene = Scene::new(&fixture);
+                match scene.store().claim(&scene.claim_of(scene.owner(), UnknownPolicy::Hold)).await {
+                    Ok(answer) => assert!(matches!(answer, ClaimAnswer::Granted(_))),
+                    Err(error) => break error,
+                }
+                scenes.push(scene);
+                assert!(scenes.len() < 10, "a bounded store took everything");
+            };
+            assert_eq!(refused.kind(), StoreErrorKind::Full);
+            assert!(refused.is_retryable() && !refused.outcome_unknown());
+
+            let first = &scenes[0];
+            let owner = first.lookup().await.unwrap();
+            let token =
+                onlyonce_core::transition::Token { id: first.id, owner: owner.owner, fence: owner.fence };
+            first.complete(token, "kept although the store is full").await;
+            first.expect_replay("kept although the store is full").await;
+            let late = Scene::new(&fixture);
+            let claim = late.claim_of(late.owner(), UnknownPolicy::Hold);
+            assert!(late.store().claim(&claim).await.is_err());
+
+            // What has expired makes room by itself, without a sweeper.
+            first.advance(RETENTION).await;
+            assert!(matches!(late.store().claim(&claim).await, Ok(ClaimAnswer::Granted(_))));
+        }
+    });
+}
+
+#[test]
+fn a_new_process_goes_on_above_the_fences_of_the_last() {
+    run(async {
+        let clock = Arc::new(ManualClock::default());
+        let mut last = None;
+        for _ in 0..3 {
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::new(clock.clone(), MemoryLimits::default()));
+            let fixture = Clocked::new(store, clock.clone());
+            let fence = Scene::new(&fixture).granted().await.fence;
+            assert!(last < Some(fence));
+            last = Some(fence);
+            clock.advance(std::time::Duration::from_millis(1));
+        }
+    });
+}
+
+#[test]
+fn watches_that_nobody_waits_on_are_forgotten() {
+    run(async {
+        let fixture = fixture();
+        let scene = Scene::new(&fixture);
+        scene.granted().await;
+        for _ in 0..100 {
+            drop(scene.store().watch(&scene.id).await.unwrap());
+            scene.store().sweep(onlyonce_core::store::SweepBudget::DEFAULT).await.unwrap();
+        }
+        let watch = scene.store().watch(&scene.id).await.unwrap();
+        scene.store().sweep(onlyonce_core::store::SweepBudget::DEFAULT).await.unwrap();
+        let token = scene.lookup().await.unwrap();
+        scene
+            .complete(
+                onlyonce_core::transition::Token { id: scene.id, owner: token.owner, fence: token.fence },
+                "d",
+            )
+            .await;
+        watch.await;
+    });
+}
