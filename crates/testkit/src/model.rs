@@ -1,0 +1,144 @@
+//! The model test: random commands against a store, each answer compared with what `transition` says.
+//!
+//! The store chooses its own fences, so the oracle takes the fence of each grant from the store's answer after checking
+//! that it grew. Everything else must be equal: answers, and the record after each command.
+
+mod chance;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use onlyonce_core::record::{Fence, Record};
+use onlyonce_core::store::SweepBudget;
+use onlyonce_core::transition::{Answer, Change, ClaimAnswer, Command, Moment, Sweep, transition, view};
+use onlyonce_core::{RecordId, Store, StoreError, Timestamp};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use self::chance::Cast;
+use crate::fixture::{Fixture, Scene};
+
+/// What happens next.
+enum Event {
+    Command(Command),
+    Advance(Duration),
+    SweepAll,
+}
+
+/// Runs `steps` random commands on `fixture` and panics, naming the seed, when an answer differs from the model's.
+/// Answers how many commands were compared.
+pub async fn compare<F: Fixture>(fixture: &F, seed: u64, steps: usize) -> u64 {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let mut cast = Cast::new();
+    let mut model = Model { now: store_now(fixture).await, ..Model::default() };
+    let mut compared = 0;
+    for step in 0..steps {
+        let store = fixture.store();
+        match cast.next(&mut rng) {
+            Event::Advance(by) => {
+                model.now = model.now + by;
+                fixture.advance(by).await;
+            }
+            Event::SweepAll => {
+                while store.sweep(SweepBudget::DEFAULT).await.expect("sweeping").more {}
+                model.sweep();
+            }
+            Event::Command(command) => {
+                let answer = send(&*store, &command).await.expect("a right store answers");
+                let expected = model.apply(&command, &answer);
+                assert_eq!(answer, expected, "seed {seed}, step {step}: {command:?}");
+                cast.learn(&command, &answer);
+                compared += 1;
+            }
+        }
+        for id in cast.ids() {
+            let stored = store.lookup(id).await.expect("a right store answers");
+            let expected = view(model.records.get(id), model.now).map(Cow::into_owned);
+            assert_eq!(stored, expected, "seed {seed}, after step {step}");
+        }
+    }
+    compared
+}
+
+/// What time it is in the store: a record of its own tells.
+async fn store_now<F: Fixture>(fixture: &F) -> Timestamp {
+    let scene = Scene::new(fixture);
+    scene.granted().await;
+    scene.lookup().await.expect("a granted record").created_at
+}
+
+/// Sends any command to a store.
+pub async fn send(store: &dyn Store, command: &Command) -> Result<Answer, StoreError> {
+    Ok(match command {
+        Command::Claim(command) => Answer::Claim(store.claim(command).await?),
+        Command::Renew(command) => Answer::Renew(store.renew(command).await?),
+        Command::Complete(command) => Answer::Complete(store.complete(command).await?),
+        Command::Release(command) => Answer::Release(store.release(command).await?),
+        Command::Abandon(command) => Answer::Abandon(store.abandon(command).await?),
+        Command::RecordStep(command) => Answer::RecordStep(store.record_step(command).await?),
+        Command::Resolve(command) => Answer::Resolve(store.resolve(command).await?),
+        Command::Erase(command) => Answer::Erase(store.erase(command).await?),
+        Command::Sweep(_) => unreachable!("a store sweeps many records at a time"),
+    })
+}
+
+#[derive(Default)]
+struct Model {
+    records: BTreeMap<RecordId, Record>,
+    now: Timestamp,
+    last_fences: BTreeMap<RecordId, Fence>,
+}
+
+impl Model {
+    /// What `transition` answers, given the fence that the store chose if it made a grant.
+    fn apply(&mut self, command: &Command, answer: &Answer) -> Answer {
+        let id = id_of(command);
+        let chosen = match answer {
+            Answer::Claim(ClaimAnswer::Granted(grant)) => grant.fence,
+            _ => Fence::default(),
+        };
+        let last = self.last_fences.get(&id).copied().unwrap_or_default();
+        // A store that keeps nothing of a swept record must still go on above its fences; a repeated grant is equal.
+        assert!(chosen == Fence::default() || chosen >= last, "a fence went from {last:?} to {chosen:?}");
+        let moment = Moment { now: self.now, next_fence: chosen };
+        let (change, answer) = transition(self.records.get(&id), command, moment);
+        if let Answer::Claim(ClaimAnswer::Granted(grant)) = &answer {
+            assert!(change == Change::Keep || grant.fence > last, "two grants had the fence {last:?}");
+            self.last_fences.insert(id, grant.fence);
+        }
+        self.write(id, change);
+        answer
+    }
+
+    fn sweep(&mut self) {
+        let ids: Vec<_> = self.records.keys().copied().collect();
+        for id in ids {
+            let moment = Moment { now: self.now, next_fence: Fence::default() };
+            let (change, _) = transition(self.records.get(&id), &Command::Sweep(Sweep { id }), moment);
+            self.write(id, change);
+        }
+    }
+
+    fn write(&mut self, id: RecordId, change: Change) {
+        match change {
+            Change::Keep => {}
+            Change::Put(record) => drop(self.records.insert(id, record)),
+            Change::Remove => drop(self.records.remove(&id)),
+        }
+    }
+}
+
+fn id_of(command: &Command) -> RecordId {
+    match command {
+        Command::Claim(command) => command.id,
+        Command::Renew(command) => command.token.id,
+        Command::Complete(command) => command.token.id,
+        Command::Release(command) => command.token.id,
+        Command::Abandon(command) => command.token.id,
+        Command::RecordStep(command) => command.token.id,
+        Command::Resolve(command) => command.id,
+        Command::Erase(command) => command.id,
+        Command::Sweep(command) => command.id,
+    }
+}
