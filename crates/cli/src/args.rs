@@ -1,0 +1,44 @@
+//! The top of the command line: which commands there are. What each of them takes stands beside what it does.
+
+use clap::{Parser, Subcommand};
+
+use crate::key::KeyCommand;
+
+/// The exit codes, as every `--help` shows them. A macro, because help texts are joined at compile time.
+macro_rules! exit_codes {
+    () => {
+        "\
+Exit codes:
+  0   done (also when the reader of the output went away)
+  2   the command line is not understood
+  3   --strict was given and there were warnings: no key was printed
+  65  the input was read but is refused: not JSON, empty, too large, out of range
+  66  an input file cannot be read
+  71  the operating system gave no random bytes
+  74  the output cannot be written"
+    };
+}
+pub(crate) use exit_codes;
+
+/// Makes operations happen only once, however often they are asked for.
+#[derive(Debug, Parser)]
+#[command(name = "onlyonce", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = concat!(
+    "\
+Example:
+  onlyonce key derive --entity order-123 --action create --params '{\"amount\": 100}'
+
+",
+    exit_codes!()
+))]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make idempotency keys
+    #[command(subcommand)]
+    Key(KeyCommand),
+}

@@ -1,0 +1,76 @@
+//! How a command can fail, and with which exit code. Codes follow sysexits.h where it has one; scripts rely on them.
+
+use std::error::Error;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use onlyonce::key::derive::DeriveError;
+
+/// The command line is not understood. Also what clap uses.
+pub(crate) const USAGE: u8 = 2;
+
+const STRICT: u8 = 3;
+const REFUSED: u8 = 65;
+const UNREADABLE: u8 = 66;
+const SYSTEM: u8 = 71;
+const OUTPUT: u8 = 74;
+
+/// Why a command ended without doing what it was asked to.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// What was read is refused.
+    Refused(Box<dyn Error>),
+    /// The input cannot be read.
+    Unreadable {
+        /// The input, as the user named it.
+        name: String,
+        source: io::Error,
+    },
+    /// The operating system did not give what is needed.
+    System(Box<dyn Error>),
+    /// The output cannot be written.
+    Output(io::Error),
+    /// There were warnings, and `--strict` makes them failures.
+    Strict { warnings: usize },
+}
+
+impl Failure {
+    /// Tells the user, in one line on standard error, and gives the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        let (code, text) = match self {
+            // `onlyonce … | head -1` is a normal way to use us.
+            Self::Output(source) if source.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            Self::Output(source) => (OUTPUT, format!("the output cannot be written: {source}")),
+            Self::Refused(error) => (REFUSED, chain(error.as_ref())),
+            Self::System(error) => (SYSTEM, chain(error.as_ref())),
+            Self::Unreadable { name, source } => (UNREADABLE, format!("{name} cannot be read: {source}")),
+            Self::Strict { warnings } => {
+                let noun = if *warnings == 1 { "warning" } else { "warnings" };
+                (STRICT, format!("{warnings} {noun}, and --strict was given: no key was printed"))
+            }
+        };
+        // When standard error is gone too, the exit code is all that is left to say it with.
+        let _ = writeln!(io::stderr().lock(), "error: {text}");
+        code.into()
+    }
+}
+
+impl From<DeriveError> for Failure {
+    fn from(error: DeriveError) -> Self {
+        match error {
+            DeriveError::Random(_) => Self::System(Box::new(error)),
+            _ => Self::Refused(Box::new(error)),
+        }
+    }
+}
+
+/// An error and its sources, each of which says only its own part.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}

@@ -1,0 +1,31 @@
+//! The `onlyonce` binary: reads the command line, runs one command, and turns its end into an exit code.
+//!
+//! Nothing here decides what idempotency means, and nothing here ends the process before its output is flushed.
+
+mod args;
+mod failure;
+mod input;
+mod key;
+mod output;
+mod times;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(stop) => {
+            // Help and version stop here too, with exit code 0. If nobody reads them there is nobody to tell.
+            let _ = stop.print();
+            return u8::try_from(stop.exit_code()).unwrap_or(failure::USAGE).into();
+        }
+    };
+    let ended = match cli.command {
+        Command::Key(command) => key::run(command),
+    };
+    ended.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
+}
