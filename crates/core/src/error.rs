@@ -48,6 +48,11 @@ impl MisuseError {
     pub(crate) const fn new(reason: &'static str) -> Self {
         Self(reason)
     }
+
+    /// For stores and doors that have values of their own to refuse.
+    pub const fn out_of_range(reason: &'static str) -> Self {
+        Self(reason)
+    }
 }
 
 impl fmt::Display for MisuseError {

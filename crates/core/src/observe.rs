@@ -84,13 +84,16 @@ pub struct Traced;
 
 impl Observer for Traced {
     fn event(&self, id: &RecordId, fence: Fence, event: Event) {
-        let (name, id, fence) = (event.name(), id.short(), fence.get());
+        let (name, fence) = (event.name(), fence.get());
+        // The id is written inside the macros: nothing is made for a level that nobody listens to.
         match event {
-            Event::Alarm => tracing::error!(id, fence, "two outcomes under one fence: a bug in onlyonce"),
-            Event::Fenced | Event::Late | Event::LeaseLost | Event::Unrecorded | Event::StoreFailed(_) => {
-                tracing::warn!(id, fence, event = name, "{event:?}");
+            Event::Alarm => {
+                tracing::error!(id = id.short(), fence, "two outcomes under one fence: a bug in onlyonce");
             }
-            _ => tracing::debug!(id, fence, event = name, "{event:?}"),
+            Event::Fenced | Event::Late | Event::LeaseLost | Event::Unrecorded | Event::StoreFailed(_) => {
+                tracing::warn!(id = id.short(), fence, event = name, "{event:?}");
+            }
+            _ => tracing::debug!(id = id.short(), fence, event = name, "{event:?}"),
         }
     }
 }

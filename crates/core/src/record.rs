@@ -250,6 +250,24 @@ impl fmt::Display for StateKind {
 }
 
 impl Record {
+    /// The same record in another state. The old state is not copied: it may hold an outcome.
+    #[must_use]
+    pub(crate) fn with_state(&self, state: State) -> Self {
+        Self {
+            fence: self.fence,
+            attempt: self.attempt,
+            owner: self.owner,
+            fingerprint: self.fingerprint.clone(),
+            created_at: self.created_at,
+            granted_at: self.granted_at,
+            run_until: self.run_until,
+            retention: self.retention,
+            unknown_retention: self.unknown_retention,
+            steps: self.steps.clone(),
+            state,
+        }
+    }
+
     /// The state as stored.
     pub const fn kind(&self) -> StateKind {
         match self.state {

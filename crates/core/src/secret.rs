@@ -80,8 +80,17 @@ impl FieldHasher {
 
     pub(crate) fn field(&mut self, bytes: &[u8]) {
         // INVARIANT: every field is preceded by its length, so the sequence of fields can be read back unambiguously.
-        self.0.update(&(bytes.len() as u64).to_le_bytes());
-        self.0.update(bytes);
+        let length = (bytes.len() as u64).to_le_bytes();
+        let mut both = [0; 64];
+        if let Some(rest) = both[length.len()..].get_mut(..bytes.len()) {
+            // Most fields are short, and an update costs more than the copy.
+            rest.copy_from_slice(bytes);
+            both[..length.len()].copy_from_slice(&length);
+            self.0.update(&both[..length.len() + bytes.len()]);
+        } else {
+            self.0.update(&length);
+            self.0.update(bytes);
+        }
     }
 
     pub(crate) fn finish(&self) -> [u8; 32] {

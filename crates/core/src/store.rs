@@ -2,6 +2,7 @@
 
 pub mod error;
 pub mod memory;
+mod watches;
 
 use std::fmt;
 use std::future::Future;
@@ -20,6 +21,7 @@ use crate::transition::{
 };
 
 pub use error::{StoreError, StoreErrorKind};
+pub use watches::Watches;
 
 /// What a store operation returns: an answer, or a failure of the store itself.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -213,8 +215,10 @@ impl SweepBudget {
 /// What a sweep did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Swept {
-    /// Records that had expired and are gone.
+    /// Records that had expired and were removed one by one.
     pub removed: usize,
+    /// Expired records that went with a whole file or table, at no cost of their own.
+    pub dropped: usize,
     /// Records whose lease had passed and that are unknown now.
     pub made_unknown: usize,
     /// Whether the budget ended before the work did.

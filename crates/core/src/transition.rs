@@ -65,6 +65,7 @@ pub trait Transition {
 }
 
 /// Runs one command against what is stored.
+#[inline]
 pub fn apply<C: Transition>(stored: Option<&Record>, command: &C, moment: Moment) -> (Change, C::Answer) {
     let (change, answer) = command.decide(stored, moment);
     if let Some(broken) = broken_invariant(stored, &change, moment.now) {

@@ -93,7 +93,7 @@ struct Model {
 impl Model {
     /// What `transition` answers, given the fence that the store chose if it made a grant.
     fn apply(&mut self, command: &Command, answer: &Answer) -> Answer {
-        let id = id_of(command);
+        let id = *command.id();
         let chosen = match answer {
             Answer::Claim(ClaimAnswer::Granted(grant)) => grant.fence,
             _ => Fence::default(),
@@ -126,19 +126,5 @@ impl Model {
             Change::Put(record) => drop(self.records.insert(id, record)),
             Change::Remove => drop(self.records.remove(&id)),
         }
-    }
-}
-
-fn id_of(command: &Command) -> RecordId {
-    match command {
-        Command::Claim(command) => command.id,
-        Command::Renew(command) => command.token.id,
-        Command::Complete(command) => command.token.id,
-        Command::Release(command) => command.token.id,
-        Command::Abandon(command) => command.token.id,
-        Command::RecordStep(command) => command.token.id,
-        Command::Resolve(command) => command.id,
-        Command::Erase(command) => command.id,
-        Command::Sweep(command) => command.id,
     }
 }

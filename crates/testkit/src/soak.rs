@@ -43,6 +43,11 @@ impl Soak {
         Some((seed, SmallRng::seed_from_u64(seed)))
     }
 
+    /// Whether a longer run than CI's was asked for.
+    pub fn is_long(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// Says what was run.
     #[expect(clippy::print_stdout, reason = "a long run shows its counts and seeds")]
     pub fn report(&self, counted: u64, what: &str) {

@@ -57,7 +57,7 @@ impl Attempt {
     {
         let execution = Execution::new(&self);
         // A task of its own: work that blocks its thread must not starve the heartbeat, and a panic stays in there.
-        let running = tokio::spawn(async move { work(execution).await }.in_current_span());
+        let running = tokio::spawn(Box::pin(async move { work(execution).await }.in_current_span()));
         let stop = self.watch_over(AbortOnDrop(running)).await;
         match decision::finish(stop) {
             Finish::Complete { outcome, retention, value } => {
@@ -69,7 +69,7 @@ impl Attempt {
     }
 
     async fn watch_over<R>(&mut self, mut running: AbortOnDrop<Ending<R>>) -> Stop<R> {
-        let aborting = self.engine.shared.aborting.clone();
+        let Self { engine, heartbeat, .. } = self;
         tokio::select! {
             // Biased: work that has returned is taken at its word, even if the lease ended in the same instant.
             biased;
@@ -78,8 +78,8 @@ impl Attempt {
                 Err(error) if error.is_panic() => Stop::Panicked,
                 Err(_) => Stop::ShutDown,
             },
-            () = self.heartbeat.keep() => Stop::LeaseLost,
-            () = aborting.cancelled() => Stop::ShutDown,
+            () = heartbeat.keep() => Stop::LeaseLost,
+            () = engine.shared.aborting.cancelled() => Stop::ShutDown,
         }
     }
 }

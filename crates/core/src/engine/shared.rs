@@ -54,7 +54,7 @@ impl Shared {
         if self.stopping.is_cancelled() {
             return Err(EngineError::stopping());
         }
-        self.tasks.spawn(task);
+        self.tasks.spawn(Box::pin(task));
         Ok(())
     }
 

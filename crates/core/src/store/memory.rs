@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use self::shard::{SHARDS, Shard};
 use super::{
     BATCH_MAX, Batch, Durability, Listing, Page, Stats, Store, StoreError, StoreErrorKind, StoreFuture,
-    SweepBudget, Swept, Watch,
+    SweepBudget, Swept, Watch, Watches,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::record::{Fence, Record};
@@ -53,6 +53,7 @@ pub struct MemoryStore {
     /// Where the next sweep starts, so that no shard is left out when budgets are small.
     sweep_from: AtomicUsize,
     secret: OnceLock<Secret>,
+    watches: Watches,
 }
 
 impl MemoryStore {
@@ -67,6 +68,7 @@ impl MemoryStore {
             fence: AtomicU64::new(0),
             sweep_from: AtomicUsize::new(0),
             secret: OnceLock::new(),
+            watches: Watches::default(),
         }
     }
 
@@ -75,8 +77,13 @@ impl MemoryStore {
         let id = command.id();
         let mut shard = self.shard(id);
         let moment = self.moment();
-        let (change, answer) = apply(shard.get(id), command, moment);
-        self.write(&mut shard, id, change)?;
+        let stored = shard.get(id);
+        let is_new = stored.is_none();
+        let (change, answer) = apply(stored, command, moment);
+        if is_new && matches!(change, Change::Put(_)) && self.is_full() {
+            return Err(StoreError::new(StoreErrorKind::Full, "claiming a record"));
+        }
+        self.write(&mut shard, id, change);
         Ok(answer)
     }
 
@@ -90,16 +97,16 @@ impl MemoryStore {
         Ok(commands.iter().map(|command| self.run(command)).collect())
     }
 
-    fn write(&self, shard: &mut Shard, id: &RecordId, change: Change) -> Result<(), StoreError> {
-        if matches!(change, Change::Put(_)) && shard.get(id).is_none() && self.is_full() {
-            return Err(StoreError::new(StoreErrorKind::Full, "claiming a record"));
+    fn write(&self, shard: &mut Shard, id: &RecordId, change: Change) {
+        if matches!(change, Change::Keep) {
+            return;
         }
         let (records, bytes) = (shard.len(), shard.bytes());
         shard.write(id, change);
         // Wrapping: a difference below zero is added as its complement, which is what subtracting it is.
         self.records.fetch_add(shard.len().wrapping_sub(records), Ordering::Relaxed);
         self.bytes.fetch_add(shard.bytes().wrapping_sub(bytes), Ordering::Relaxed);
-        Ok(())
+        self.watches.wake(id);
     }
 
     /// What has expired makes room before anyone is refused.
@@ -166,13 +173,12 @@ impl MemoryStore {
                     SweepAnswer::MadeUnknown => swept.made_unknown += 1,
                     SweepAnswer::Kept => {}
                 }
-                // A sweep never adds a record, so it is never refused.
-                let _ = self.write(&mut shard, &id, change);
+                self.write(&mut shard, &id, change);
                 shard.schedule(&id);
             }
-            shard.forget_unwatched();
             swept.more |= shard.has_due(self.clock.now());
         }
+        self.watches.forget_unwatched();
         swept
     }
 
@@ -276,7 +282,7 @@ impl Store for MemoryStore {
     }
 
     fn watch<'a>(&'a self, id: &'a RecordId) -> StoreFuture<'a, Watch> {
-        answered(Ok(self.shard(id).watch(id)))
+        answered(Ok(self.watches.watch(id)))
     }
 
     fn secret<'a>(&'a self, offered: &'a Secret) -> StoreFuture<'a, Secret> {

@@ -15,6 +15,7 @@ impl Transition for Claim {
         &self.id
     }
 
+    #[inline]
     fn decide(&self, stored: Option<&Record>, moment: Moment) -> (Change, ClaimAnswer) {
         let Some(seen) = view(stored, moment.now) else {
             // The fence of an expired record still counts: fences never go down, not even across expiry.
@@ -90,6 +91,7 @@ impl Claim {
         self.grant(Some(seen), seen.fence, moment)
     }
 
+    #[inline]
     fn grant(&self, seen: Option<&Record>, last: Fence, moment: Moment) -> (Change, ClaimAnswer) {
         let Moment { now, next_fence } = moment;
         let fence = last.after(next_fence);

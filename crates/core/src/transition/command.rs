@@ -29,6 +29,23 @@ pub enum Command {
     Sweep(Sweep),
 }
 
+impl Command {
+    /// The record it is about.
+    pub const fn id(&self) -> &RecordId {
+        match self {
+            Self::Claim(command) => &command.id,
+            Self::Renew(command) => &command.token.id,
+            Self::Complete(command) => &command.token.id,
+            Self::Release(command) => &command.token.id,
+            Self::Abandon(command) => &command.token.id,
+            Self::RecordStep(command) => &command.token.id,
+            Self::Resolve(command) => &command.id,
+            Self::Erase(command) => &command.id,
+            Self::Sweep(command) => &command.id,
+        }
+    }
+}
+
 /// Any answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each variant is documented on its answer")]

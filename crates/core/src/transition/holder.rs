@@ -46,6 +46,7 @@ impl Transition for Complete {
         &self.token.id
     }
 
+    #[inline]
     fn decide(&self, stored: Option<&Record>, Moment { now, .. }: Moment) -> (Change, CompleteAnswer) {
         let Some(record) = held_by(stored, &self.token).filter(|record| !record.is_expired(now)) else {
             return (Change::Keep, CompleteAnswer::Fenced);
@@ -61,8 +62,7 @@ impl Transition for Complete {
                     expires_at: now + retention.get(),
                     late: None,
                 };
-                let record = Record { state: State::Completed(completed), ..record.clone() };
-                (Change::Put(record), CompleteAnswer::Completed)
+                (Change::Put(record.with_state(State::Completed(completed))), CompleteAnswer::Completed)
             }
             State::Completed(completed) => self.again(record, completed),
             State::Released { .. } => (Change::Keep, CompleteAnswer::Fenced),

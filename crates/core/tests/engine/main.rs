@@ -1,5 +1,10 @@
 //! The engine over real stores, with a clock moved by hand and faults on command. Nothing here sleeps.
-#![expect(clippy::unwrap_used, clippy::panic, clippy::unchecked_time_subtraction, reason = "a failed check panics")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::unchecked_time_subtraction,
+    reason = "a failed check panics"
+)]
 
 mod faults;
 mod lease;

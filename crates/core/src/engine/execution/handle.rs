@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Attempt;
+use crate::engine::Request;
 use crate::engine::shared::Shared;
 use crate::engine::typed::from_json;
 use crate::error::{BoxError, MisuseError};
@@ -25,7 +26,7 @@ pub struct Execution {
     shared: Arc<Shared>,
     token: Token,
     attempt: u32,
-    key: ScopedKey,
+    request: Arc<Request>,
     /// Names the request and not only the key: a corrected request under the same key makes other calls.
     fingerprint: [u8; 32],
     steps: Arc<Mutex<HashMap<StepName, Option<Bytes>>>>,
@@ -38,7 +39,7 @@ impl Execution {
             shared: Arc::clone(&attempt.engine.shared),
             token: attempt.token,
             attempt: attempt.attempt,
-            key: attempt.request.key.clone(),
+            request: Arc::clone(&attempt.request),
             fingerprint: *attempt.claim.fingerprint.digest(),
             steps: Arc::new(Mutex::new(steps)),
         }
@@ -50,8 +51,8 @@ impl Execution {
     }
 
     /// The operation.
-    pub const fn key(&self) -> &ScopedKey {
-        &self.key
+    pub fn key(&self) -> &ScopedKey {
+        &self.request.key
     }
 
     /// The fence of this attempt. Show it to whoever can refuse lower ones.

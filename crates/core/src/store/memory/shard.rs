@@ -1,15 +1,12 @@
-//! One part of the memory store: some of the records, when each is due, and who watches it.
+//! One part of the memory store: some of the records, and when each is due.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
-
-use tokio::sync::Notify;
 
 use crate::clock::Timestamp;
 use crate::record::{Record, StateKind};
 use crate::scope::RecordId;
-use crate::store::{Listing, Stats, Watch};
+use crate::store::{Listing, Stats};
 use crate::transition::{Change, view};
 
 /// How many shards there are: enough that two cores rarely meet in one, few enough to walk through.
@@ -60,7 +57,6 @@ pub(super) struct Shard {
     ///
     /// INVARIANT: every record is named under its `scheduled` second, which is not after the second it is due in.
     agenda: BTreeMap<u64, Vec<RecordId>>,
-    watches: ById<Arc<Notify>>,
 }
 
 impl Shard {
@@ -78,18 +74,13 @@ impl Shard {
 
     pub(super) fn write(&mut self, id: &RecordId, change: Change) {
         match change {
-            Change::Keep => return,
+            Change::Keep => {}
             Change::Put(record) => self.put(id, record),
             Change::Remove => {
                 if let Some(slot) = self.slots.remove(id) {
                     self.discount(&slot.record);
                 }
             }
-        }
-        if !self.watches.is_empty()
-            && let Some(notify) = self.watches.remove(id)
-        {
-            notify.notify_waiters();
         }
     }
 
@@ -180,16 +171,6 @@ impl Shard {
         stats.bytes += self.bytes as u64;
         let expired = self.slots_due(now).filter_map(Record::expires_at).map(|at| at.until(now)).max();
         stats.oldest_expired = stats.oldest_expired.max(expired);
-    }
-
-    pub(super) fn watch(&mut self, id: &RecordId) -> Watch {
-        // The wait starts here and not when it is first polled, so that no change in between is missed.
-        Watch::new(Arc::clone(self.watches.entry(*id).or_default()).notified_owned())
-    }
-
-    /// Drops the watches nobody waits on any more.
-    pub(super) fn forget_unwatched(&mut self) {
-        self.watches.retain(|_, notify| Arc::strong_count(notify) > 1);
     }
 }
 
