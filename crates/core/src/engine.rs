@@ -60,7 +60,7 @@ impl Engine {
         F: Future<Output = Ending<R>> + Send + 'static,
     {
         let request = Arc::new(request);
-        let mut wait = Wait::new(self, request.id);
+        let mut wait = Wait::new(self, request.id, request.wait);
         let (mut work, mut recoveries_left) = (work, 1);
         loop {
             // Detached, also the claim: one that is cancelled half way may have been granted to nobody.
@@ -94,7 +94,11 @@ impl Engine {
     {
         // ORDER: the owner's own deadline counts from before the claim is sent, the store's from when it arrives.
         let claimed_at = self.shared.clock.now();
-        let (claim, answer) = match self.claim(&request, claimed_at).await {
+        let claimed = tokio::select! {
+            claimed = self.claim(&request, claimed_at) => claimed,
+            () = self.shared.aborting.cancelled() => Err(EngineError::stopping()),
+        };
+        let (claim, answer) = match claimed {
             Ok(claimed) => claimed,
             Err(error) => return drop(reply.send(Err(error))),
         };

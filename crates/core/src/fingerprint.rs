@@ -22,7 +22,7 @@ pub const RULES_BYTES_MAX: usize = 1024;
 /// Which parts of a request count, as written by the door that reads requests. Opaque here.
 ///
 /// Empty rules are the door's defaults, so that the usual record pays nothing for them.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Rules {
     version: u8,
     text: Bytes,
@@ -55,6 +55,12 @@ impl Rules {
     /// The description, as the door wrote it.
     pub const fn text(&self) -> &Bytes {
         &self.text
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::standard()
     }
 }
 

@@ -80,14 +80,14 @@ impl Outcome {
         &self.body
     }
 
-    /// The same outcome with its body gone.
+    /// The same outcome with its body gone. A tombstone has none, and keeps saying why.
     #[must_use]
     pub fn erased(&self) -> Self {
-        Self {
-            content_version: self.content_version,
-            head: self.head.clone(),
-            body: Body::Tombstone(Tombstone::Erased),
-        }
+        let why = match self.body {
+            Body::Kept(_) => Tombstone::Erased,
+            Body::Tombstone(why) => why,
+        };
+        Self { content_version: self.content_version, head: self.head.clone(), body: Body::Tombstone(why) }
     }
 
     /// Whether the body was erased on request.

@@ -28,6 +28,7 @@ pub struct Policy {
     pub(crate) terms: Terms,
     pub(crate) wait: Duration,
     pub(crate) waiters_max: usize,
+    pub(crate) store_within: Duration,
     pub(crate) claim_for: Duration,
     pub(crate) answer_within: Duration,
     pub(crate) finish_for: Duration,
@@ -39,6 +40,7 @@ impl Default for Policy {
             terms: Terms::default(),
             wait: Duration::ZERO,
             waiters_max: 1000,
+            store_within: Duration::from_secs(5),
             claim_for: Duration::from_secs(2),
             answer_within: Duration::from_millis(500),
             finish_for: Duration::from_mins(10),
@@ -103,6 +105,13 @@ impl Policy {
         self
     }
 
+    /// Says that owners live outside the process that keeps the store, so that their leases hold across its restart.
+    #[must_use]
+    pub const fn remote_owners(mut self) -> Self {
+        self.terms.remote = true;
+        self
+    }
+
     /// How long a duplicate waits for the one that runs. Default zero: it is told at once.
     #[must_use]
     pub const fn wait(mut self, wait: Duration) -> Self {
@@ -114,6 +123,14 @@ impl Policy {
     #[must_use]
     pub const fn waiters_max(mut self, waiters_max: usize) -> Self {
         self.waiters_max = waiters_max;
+        self
+    }
+
+    /// How long the store may take to answer one command. Default 5 s; after that the command is taken for one that may
+    /// have been applied, and repeated.
+    #[must_use]
+    pub const fn store_within(mut self, store_within: Duration) -> Self {
+        self.store_within = store_within;
         self
     }
 
@@ -139,9 +156,22 @@ impl Policy {
         self
     }
 
+    /// The terms of a claim under this policy, for doors that claim by themselves.
+    pub const fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
     /// Refuses what cannot work.
     pub fn check(&self) -> Result<(), MisuseError> {
         const DAY: Duration = Duration::from_hours(24);
+        if self.terms.lease.get() < Duration::from_millis(100) {
+            return Err(MisuseError::new(
+                "the lease is shorter than 100 ms: it could not be renewed in time",
+            ));
+        }
+        if self.store_within.is_zero() || self.store_within > DAY {
+            return Err(MisuseError::new("store_within is zero or longer than 24 h"));
+        }
         if self.terms.run_max < self.terms.lease.get() {
             return Err(MisuseError::new("run_max is shorter than the lease"));
         }

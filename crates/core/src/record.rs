@@ -44,10 +44,8 @@ impl Fence {
     }
 
     /// The fence of the next grant, given what the store's own source offers. Never goes back (I2).
-    pub(crate) fn after(self, source: Self) -> Self {
-        let next = self.0.saturating_add(1).max(source.0);
-        assert!(next < Self::LIMIT, "fences stay below 2^53: sources and imports refuse to come near it");
-        Self(next)
+    pub(crate) fn after(self, source: Self) -> Option<Self> {
+        Self::new(self.0.saturating_add(1).max(source.0))
     }
 }
 
@@ -115,6 +113,9 @@ pub struct Record {
     pub retention: Retention,
     /// How long the record is kept while its outcome is unknown.
     pub unknown_retention: Retention,
+    /// Whether the last owner lives outside the process that keeps the store, and so outlives it: its lease then holds
+    /// across a restart of the store.
+    pub remote: bool,
     /// Values that the work recorded under its grants, in order.
     pub steps: Vec<Step>,
     /// How far it got.
@@ -263,6 +264,7 @@ impl Record {
             run_until: self.run_until,
             retention: self.retention,
             unknown_retention: self.unknown_retention,
+            remote: self.remote,
             steps: self.steps.clone(),
             state,
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::error::MisuseError;
-use crate::record::{Record, StateKind};
+use crate::record::{Fence, Record, StateKind};
 use crate::scope::{RecordId, ScopeTag};
 use crate::secret::Secret;
 use crate::transition::{
@@ -21,7 +21,7 @@ use crate::transition::{
 };
 
 pub use error::{StoreError, StoreErrorKind};
-pub use watches::Watches;
+pub use watches::{Watches, is_worth_waking};
 
 /// What a store operation returns: an answer, or a failure of the store itself.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -62,6 +62,8 @@ pub const PAGE_MAX: usize = 1000;
 /// 16. *Damage*: what cannot be read is an error, never absent, and the key is not granted.
 /// 17. *Steps*: a step is stored once, under a live grant, and read back by every later grant of the same request.
 /// 18. *Secret*: the first secret offered is kept; every later caller gets that one.
+/// 19. *Import*: a record taken in answers as it did where it came from; an id in use is left alone; every later grant
+///     has a higher fence than any record taken in.
 ///
 /// # Cancellation
 /// Dropping a returned future may or may not cancel the command; it must never leave half of it. The engine runs
@@ -134,8 +136,35 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Keeps `offered` if no secret is kept yet, and answers the one that is.
     fn secret<'a>(&'a self, offered: &'a Secret) -> StoreFuture<'a, Secret>;
 
+    /// Takes in records of another store, as they are. At most [`BATCH_MAX`].
+    fn import<'a>(&'a self, records: &'a [(RecordId, Record)]) -> StoreFuture<'a, Imported>;
+
     /// What an answered command survives.
     fn durability(&self) -> Durability;
+}
+
+/// The highest fence that may be taken in: half of what there are, so that the other half is left to grant.
+pub const IMPORT_FENCE_MAX: u64 = Fence::LIMIT / 2;
+
+/// What became of records from another store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Imported {
+    /// They are stored now.
+    pub taken: usize,
+    /// Their ids were in use, or they had expired.
+    pub left: usize,
+}
+
+/// Refuses a batch of records that no store may take in.
+pub fn check_import(records: &[(RecordId, Record)]) -> Result<(), StoreError> {
+    if records.len() > BATCH_MAX {
+        return Err(StoreError::new(StoreErrorKind::Misuse, "taking in more than 1000 records at a time"));
+    }
+    if records.iter().any(|(_, record)| record.fence.get() > IMPORT_FENCE_MAX) {
+        return Err(StoreError::new(StoreErrorKind::Unsupported, "taking in a record")
+            .because("its fence is so high that none would be left to grant"));
+    }
+    Ok(())
 }
 
 /// What an answered command survives, as it is promised at start-up.

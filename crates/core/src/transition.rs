@@ -125,6 +125,8 @@ pub fn broken_invariant(before: Option<&Record>, change: &Change, now: Timestamp
             let finished = matches!(&before.state, State::Completed(_)) && !before.is_expired(now);
             if after.fence < before.fence {
                 Some("I2: a fence went down")
+            } else if !granted && after.owner != before.owner {
+                Some("I1: two owners under one fence")
             } else if granted && finished {
                 Some("I5: a grant between COMPLETED and expiry")
             } else if granted && matches!(before.state, State::InFlight { lease_until } if now < lease_until)

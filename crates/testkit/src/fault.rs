@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use onlyonce_core::record::Record;
-use onlyonce_core::store::{Batch, Durability, Listing, Page, Stats, StoreFuture, SweepBudget, Swept, Watch};
+use onlyonce_core::store::{
+    Batch, Durability, Imported, Listing, Page, Stats, StoreFuture, SweepBudget, Swept, Watch,
+};
 use onlyonce_core::transition::{
     Abandon, AbandonAnswer, Claim, ClaimAnswer, Complete, CompleteAnswer, Erase, EraseAnswer, RecordStep,
     Release, ReleaseAnswer, Renew, RenewAnswer, Resolve, ResolveAnswer, StepAnswer,
@@ -210,6 +212,10 @@ impl Store for Faulty {
 
     fn secret<'a>(&'a self, offered: &'a Secret) -> StoreFuture<'a, Secret> {
         self.store.secret(offered)
+    }
+
+    fn import<'a>(&'a self, records: &'a [(RecordId, Record)]) -> StoreFuture<'a, Imported> {
+        self.with_fault(Operation::Other, || self.store.import(records))
     }
 
     fn durability(&self) -> Durability {

@@ -202,6 +202,7 @@ pub fn terms(policy: UnknownPolicy) -> Terms {
         attempts_max: 2,
         hold_for: HOLD_FOR,
         sealed: outcome("sealed"),
+        remote: false,
     }
 }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use onlyonce_core::record::{Fence, Record, codec};
-use onlyonce_core::store::{StoreError, StoreErrorKind};
-use onlyonce_core::transition::{Answer, Change, Command, Moment, transition};
+use onlyonce_core::store::{Imported, StoreError, StoreErrorKind, check_import};
+use onlyonce_core::transition::{Answer, Change, Command, Moment, transition, view};
 use onlyonce_core::{Clock, RecordId, Secret, Store, Timestamp};
 use tokio::sync::Notify;
 
@@ -49,6 +49,8 @@ pub enum Flaw {
     StopsBatchesEarly,
     /// Takes every secret it is offered.
     TakesEverySecret,
+    /// Takes in records and goes on granting below their fences.
+    ImportForgetsFences,
 }
 
 impl Defect {
@@ -145,6 +147,27 @@ impl ReferenceStore {
             Err(_) if self.defect.is(Flaw::DamageIsAbsence) => Ok(None),
             Err(error) => Err(StoreError::undecodable(error, "reading a record")),
         }
+    }
+
+    /// Takes in what is not there yet.
+    fn take_in(&self, records: &[(RecordId, Record)]) -> Result<Imported, StoreError> {
+        check_import(records)?;
+        let mut imported = Imported::default();
+        let now = self.now();
+        let mut disk = self.disk.lock().unwrap();
+        for (id, record) in records {
+            let stored = self.read(&disk, id)?;
+            if view(stored.as_ref(), now).is_some() || record.is_expired(now) {
+                imported.left += 1;
+                continue;
+            }
+            if !self.defect.is(Flaw::ImportForgetsFences) {
+                disk.fence = disk.fence.max(record.fence.get());
+            }
+            disk.records.insert(*id, codec::encode(id, record).into());
+            imported.taken += 1;
+        }
+        Ok(imported)
     }
 
     /// What is on disk, and the time.

@@ -91,6 +91,9 @@ macro_rules! for_each_clause {
             c17_steps_need_a_live_grant_and_are_bounded,
             c17_a_corrected_request_starts_without_steps,
             c18_the_first_secret_is_kept,
+            c19_an_imported_record_answers_as_it_did,
+            c19_an_import_leaves_what_is_in_use_alone,
+            c19_grants_after_an_import_have_higher_fences,
             model_random_commands_answer_as_transition_does,
             model_soak,
         }

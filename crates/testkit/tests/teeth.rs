@@ -306,6 +306,11 @@ const DEFECTS: &[(&str, Defect, &str)] = &[
         "c15_a_watch_wakes_after_every_kind_of_change",
     ),
     ("batches stop early", Defect::with(Flaw::StopsBatchesEarly), "c14_a_batch_answers_as_its_items_would"),
+    (
+        "import forgets fences",
+        Defect::with(Flaw::ImportForgetsFences),
+        "c19_grants_after_an_import_have_higher_fences",
+    ),
     ("takes every secret", Defect::with(Flaw::TakesEverySecret), "c18_the_first_secret_is_kept"),
 ];
 

@@ -8,9 +8,11 @@ mod handle;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::heartbeat::Heartbeat;
@@ -31,6 +33,8 @@ pub(super) struct Attempt {
     attempt: u32,
     steps: Vec<Step>,
     heartbeat: Heartbeat,
+    /// Tells work that cannot be stopped that it should.
+    lost: CancellationToken,
 }
 
 type ReplyTo<R, W> = oneshot::Sender<Result<Next<R, W>, EngineError>>;
@@ -45,7 +49,16 @@ impl Attempt {
     ) -> Self {
         let token = Token { id: claim.id, owner: claim.owner, fence: grant.fence };
         let heartbeat = Heartbeat::new(Arc::clone(&engine.shared), token, engine.terms.lease, claimed_at);
-        Self { engine, request, claim, token, attempt: grant.attempt, steps: grant.steps, heartbeat }
+        Self {
+            engine,
+            request,
+            claim,
+            token,
+            attempt: grant.attempt,
+            steps: grant.steps,
+            heartbeat,
+            lost: CancellationToken::new(),
+        }
     }
 
     /// Runs the work and ends the grant. The reply may be sent before the end is on record (see `finish`).
@@ -55,9 +68,14 @@ impl Attempt {
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Ending<R>> + Send + 'static,
     {
+        if self.heartbeat.is_over() {
+            // The grant was on its way for too long. Nothing was started, so it is given back.
+            return self.give_back(reply).await;
+        }
         let execution = Execution::new(&self);
         // A task of its own: work that blocks its thread must not starve the heartbeat, and a panic stays in there.
-        let running = tokio::spawn(Box::pin(async move { work(execution).await }.in_current_span()));
+        let working = Box::pin(async move { work(execution).await }.in_current_span());
+        let running = self.engine.shared.tasks.spawn(working);
         let stop = self.watch_over(AbortOnDrop(running)).await;
         match decision::finish(stop) {
             Finish::Complete { outcome, retention, value } => {
@@ -70,17 +88,34 @@ impl Attempt {
 
     async fn watch_over<R>(&mut self, mut running: AbortOnDrop<Ending<R>>) -> Stop<R> {
         let Self { engine, heartbeat, .. } = self;
-        tokio::select! {
+        let shared = &engine.shared;
+        let (stop, wait_until) = tokio::select! {
             // Biased: work that has returned is taken at its word, even if the lease ended in the same instant.
             biased;
-            ended = &mut running.0 => match ended {
-                Ok(ending) => Stop::Returned(ending),
-                Err(error) if error.is_panic() => Stop::Panicked,
-                Err(_) => Stop::ShutDown,
-            },
-            () = heartbeat.keep() => Stop::LeaseLost,
-            () = engine.shared.aborting.cancelled() => Stop::ShutDown,
+            ended = &mut running.0 => return stop_of(ended),
+            () = heartbeat.keep() => (Stop::LeaseLost, heartbeat.lease_ends_at()),
+            () = shared.aborting.cancelled() => (Stop::ShutDown, shared.clock.now() + ABORT_WITHIN),
+        };
+        // The grant is not given up while the work may still be at it: that is what the margin of the lease is for.
+        self.lost.cancel();
+        running.0.abort();
+        let left = shared.clock.now().until(wait_until);
+        tokio::select! {
+            biased;
+            ended = &mut running.0 => ended.map_or(stop, Stop::Returned),
+            () = shared.clock.sleep(left) => stop,
         }
+    }
+}
+
+/// How long a shutdown waits for work that was told to stop.
+const ABORT_WITHIN: Duration = Duration::from_secs(1);
+
+fn stop_of<R>(ended: Result<Ending<R>, JoinError>) -> Stop<R> {
+    match ended {
+        Ok(ending) => Stop::Returned(ending),
+        Err(error) if error.is_panic() => Stop::Panicked,
+        Err(_) => Stop::ShutDown,
     }
 }
 

@@ -20,13 +20,25 @@ pub(super) struct Heartbeat {
     renewed_at: Timestamp,
     /// When the owner must stop, on its own clock.
     deadline: Timestamp,
+    lease_ends_at: Timestamp,
 }
 
 impl Heartbeat {
     /// The heartbeat of a grant whose claim was sent at `claimed_at`.
     pub(super) fn new(shared: Arc<Shared>, token: Token, lease: Lease, claimed_at: Timestamp) -> Self {
         let deadline = deadline(claimed_at, lease.get());
-        Self { shared, renew: Renew { token, lease }, renewed_at: claimed_at, deadline }
+        let lease_ends_at = claimed_at + lease.get();
+        Self { shared, renew: Renew { token, lease }, renewed_at: claimed_at, deadline, lease_ends_at }
+    }
+
+    /// Whether the attempt must not go on, or not even begin.
+    pub(super) fn is_over(&self) -> bool {
+        self.shared.clock.now() >= self.deadline
+    }
+
+    /// When the store may give the record to someone else, at the earliest.
+    pub(super) fn lease_ends_at(&self) -> Timestamp {
+        self.lease_ends_at
     }
 
     /// Returns when the lease is lost or about to be: the attempt must not go on.
@@ -53,6 +65,7 @@ impl Heartbeat {
             match answer {
                 Ok(RenewAnswer::Renewed(left)) => {
                     (self.renewed_at, self.deadline) = (sent_at, deadline(sent_at, left));
+                    self.lease_ends_at = sent_at + left;
                     next = sent_at + interval;
                 }
                 Ok(RenewAnswer::Fenced) => break,

@@ -69,7 +69,8 @@ impl Engine {
         let verdict = decision::verdict(found, grant.quiet_in);
         let known = verdict != Verdict::StillUnknown;
         let resolve = Resolve { id: request.id, fence: grant.fence, verdict, actor: Actor::Hook };
-        let answer = match self.shared.store.resolve(&resolve).await {
+        let resolving = self.shared.store.resolve(&resolve);
+        let answer = match self.shared.bounded(self.policy.store_within, resolving).await {
             Ok(answer) => answer,
             Err(error) => {
                 // The recovery ends with its lease; nothing was run.
@@ -81,7 +82,7 @@ impl Engine {
             ResolveAnswer::Resolved | ResolveAnswer::Already => known,
             // The true owner completed, or an operator resolved, while we asked: that is an answer.
             ResolveAnswer::NotUnknown(_) | ResolveAnswer::Stale(_) | ResolveAnswer::Absent => true,
-            ResolveAnswer::TooEarly(_) => false,
+            ResolveAnswer::TooEarly(_) | ResolveAnswer::Contradicted => false,
         })
     }
 
@@ -95,6 +96,10 @@ impl Engine {
             () = self.shared.clock.sleep(self.terms.lease.get()) => {
                 asking.abort();
                 tracing::warn!(id = id.short(), "the recovery hook took longer than a lease");
+                return None;
+            }
+            () = self.shared.aborting.cancelled() => {
+                asking.abort();
                 return None;
             }
         };

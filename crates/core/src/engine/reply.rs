@@ -17,12 +17,20 @@ pub struct Request {
     pub(super) id: RecordId,
     pub(super) key: ScopedKey,
     pub(super) fingerprint: Arc<dyn Fingerprinted>,
+    pub(super) wait: Option<Duration>,
 }
 
 impl Request {
     /// The call named by `key` that looks like `fingerprint`.
     pub fn new(secret: &Secret, key: ScopedKey, fingerprint: impl Fingerprinted + 'static) -> Self {
-        Self { id: key.record_id(secret), key, fingerprint: Arc::new(fingerprint) }
+        Self { id: key.record_id(secret), key, fingerprint: Arc::new(fingerprint), wait: None }
+    }
+
+    /// Waits for this long, and not as the policy says, if someone else runs it.
+    #[must_use]
+    pub const fn with_wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
     }
 
     /// Where the operation is remembered.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use super::error::EngineError;
 use super::recover::RecoveryHook;
@@ -19,8 +20,8 @@ use crate::observe::{Event, Observer};
 use crate::record::{Fence, Owner};
 use crate::scope::RecordId;
 use crate::secret::Secret;
-use crate::store::{Store, StoreError};
-use crate::transition::{Claim, ClaimAnswer, Release, Token};
+use crate::store::{Store, StoreError, StoreErrorKind};
+use crate::transition::{Claim, ClaimAnswer, Release, Terms, Token, UnknownPolicy};
 
 /// The most outcomes that are kept in memory while they cannot be recorded. Beyond it, an outcome is given up early
 /// and its record becomes unknown: memory stays bounded while the store is away.
@@ -51,11 +52,29 @@ impl fmt::Debug for Shared {
 impl Shared {
     /// Starts a task that the caller's fate does not touch, unless the engine is shutting down.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<(), EngineError> {
+        // ORDER: counted before it is checked, so that a drain that began in between waits for it.
+        let _counted = self.tasks.token();
         if self.stopping.is_cancelled() {
             return Err(EngineError::stopping());
         }
-        self.tasks.spawn(Box::pin(task));
+        self.tasks.spawn(Box::pin(task.in_current_span()));
         Ok(())
+    }
+
+    /// A store call that is not answered in time. It may have been applied all the same, and the error says so.
+    pub(super) async fn bounded<T>(
+        &self,
+        within: Duration,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        tokio::select! {
+            // Biased: a store that answers at once costs no timer.
+            biased;
+            answer = call => answer,
+            () = async { self.clock.sleep(within).await } => {
+                Err(StoreError::new(StoreErrorKind::TimedOut, "waiting for the store"))
+            }
+        }
     }
 
     pub(super) fn observe(&self, id: &RecordId, fence: Fence, event: Event) {
@@ -125,19 +144,21 @@ impl Engine {
     async fn claim_surely(&self, claim: &Claim, claimed_at: Timestamp) -> Result<ClaimAnswer, EngineError> {
         let until = claimed_at + self.policy.claim_for.min(self.terms.lease.get() / 2);
         let mut backoff = Backoff::new();
+        let mut maybe_applied = false;
         loop {
-            let error = match self.shared.store.claim(claim).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
-            };
+            let error =
+                match self.shared.bounded(self.policy.store_within, self.shared.store.claim(claim)).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(error) => error,
+                };
             self.shared.observe_failure(&claim.id, Fence::default(), &error);
-            // Fail closed: nothing was started, and unless the claim may have been applied nothing needs mending.
-            if !error.outcome_unknown() {
-                return Err(error.into());
-            }
+            maybe_applied |= error.outcome_unknown();
             let wait = backoff.next();
-            if self.shared.clock.now() + wait >= until {
-                self.settle(claim, claimed_at);
+            // Fail closed: nothing was started. A claim that may have been applied is asked for again.
+            if !error.outcome_unknown() || self.shared.clock.now() + wait >= until {
+                if maybe_applied {
+                    self.settle(claim, claimed_at);
+                }
                 return Err(error.into());
             }
             self.shared.clock.sleep(wait).await;
@@ -146,16 +167,20 @@ impl Engine {
 
     /// Gives back a grant that may have been made to a claim whose caller was refused: nothing was started.
     fn settle(&self, claim: &Claim, claimed_at: Timestamp) {
-        let (shared, claim) = (Arc::clone(&self.shared), claim.clone());
+        let (shared, within) = (Arc::clone(&self.shared), self.policy.store_within);
         let until = claimed_at + self.terms.lease.get();
+        // Under terms that change nothing but a grant of our own: another's unknown record is none of our business.
+        let terms =
+            Terms { unknown: UnknownPolicy::Hold, hold_for: Duration::MAX, ..Terms::clone(&claim.terms) };
+        let claim = Claim { terms: Arc::new(terms), ..claim.clone() };
         let settling = async move {
             let mut backoff = Backoff::new();
-            while shared.clock.now() < until && !shared.aborting.is_cancelled() {
-                match shared.store.claim(&claim).await {
+            while shared.clock.now() < until {
+                match shared.bounded(within, shared.store.claim(&claim)).await {
                     Ok(ClaimAnswer::Granted(grant)) => {
                         let token = Token { id: claim.id, owner: claim.owner, fence: grant.fence };
                         let release = Release { token, keep_fingerprint: true };
-                        if shared.store.release(&release).await.is_ok() {
+                        if shared.bounded(within, shared.store.release(&release)).await.is_ok() {
                             return shared.observe(&claim.id, grant.fence, Event::Released);
                         }
                     }
@@ -165,8 +190,14 @@ impl Engine {
                 shared.clock.sleep(backoff.next()).await;
             }
         };
+        let aborting = self.shared.aborting.clone();
         // An engine that is shutting down leaves it to the lease.
-        let _ = self.shared.spawn(settling);
+        let _ = self.shared.spawn(async move {
+            tokio::select! {
+                () = settling => {}
+                () = aborting.cancelled() => {}
+            }
+        });
     }
 
     /// Stops taking work, waits up to `patience` for what runs, then abandons the rest. Idempotent.
@@ -180,6 +211,10 @@ impl Engine {
             () = shared.tasks.wait() => {}
             () = shared.clock.sleep(patience) => shared.aborting.cancel(),
         }
-        shared.tasks.wait().await;
+        tokio::select! {
+            () = shared.tasks.wait() => {}
+            // Work that blocks its thread cannot be stopped. Its lease ends, and that is all there is to wait for.
+            () = shared.clock.sleep(self.terms.lease.get()) => {}
+        }
     }
 }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::reply::{Conflict, Done, Effect, Ending, Failure, Ran, Recorded, Reply, Request, Run};
 use super::{Engine, EngineError, Execution};
 use crate::fingerprint::Fingerprinted;
-use crate::outcome::{Body, Outcome};
+use crate::outcome::{Body, Outcome, Tombstone};
 use crate::scope::ScopedKey;
 
 /// Marks outcomes that `run` wrote, so that bytes of another door are never read as a value.
@@ -57,19 +57,26 @@ impl Engine {
 enum Returned<T, E> {
     Value(T),
     Failure(Failure<E>),
-    /// The work was done and its value cannot be written down.
+    /// The work was done and its value cannot be written down and read back.
     Unwritable(serde_json::Error),
 }
 
-fn ending<T: Serialize, E>(result: Result<T, Failure<E>>) -> Ending<Returned<T, E>> {
+fn ending<T: Serialize + DeserializeOwned, E>(result: Result<T, Failure<E>>) -> Ending<Returned<T, E>> {
     match result {
-        Ok(value) => match serde_json::to_vec(&value) {
-            Ok(bytes) => {
-                let outcome = Outcome::kept(JSON_VALUE, bytes);
-                Ending::Complete { value: Returned::Value(value), outcome, retention: None }
+        // The first caller gets what later ones will get: the value as it reads back.
+        Ok(value) => {
+            match serde_json::to_vec(&value).and_then(|bytes| Ok((serde_json::from_slice(&bytes)?, bytes))) {
+                Ok((value, bytes)) => {
+                    let outcome = Outcome::kept(JSON_VALUE, bytes);
+                    Ending::Complete { value: Returned::Value(value), outcome, retention: None }
+                }
+                Err(error) => {
+                    // The work is done and must not run again, although its value cannot be kept.
+                    let outcome = Outcome::tombstone(JSON_VALUE, Tombstone::Discarded);
+                    Ending::Complete { value: Returned::Unwritable(error), outcome, retention: None }
+                }
             }
-            Err(error) => Ending::Abandon { value: Returned::Unwritable(error) },
-        },
+        }
         Err(failure) => match failure.effect {
             Effect::Refused => Ending::Release { value: Returned::Failure(failure), keep_fingerprint: false },
             Effect::RolledBack => {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::{Conflict, Engine, EngineError};
 use crate::clock::Timestamp;
@@ -59,8 +60,8 @@ pub(super) struct Wait<'e> {
 }
 
 impl<'e> Wait<'e> {
-    pub(super) fn new(engine: &'e Engine, id: RecordId) -> Self {
-        let until = engine.shared.clock.now() + engine.policy.wait;
+    pub(super) fn new(engine: &'e Engine, id: RecordId, patience: Option<Duration>) -> Self {
+        let until = engine.shared.clock.now() + patience.unwrap_or(engine.policy.wait);
         Self { engine, id, until, seat: None, watch: None }
     }
 
@@ -92,7 +93,8 @@ impl<'e> Wait<'e> {
             }
         }
         // ORDER: the next watch is set before the next claim, so that a change between the two is not slept through.
-        self.watch = Some(shared.store.watch(&self.id).await?);
+        let watch = shared.store.watch(&self.id);
+        self.watch = Some(shared.bounded(self.engine.policy.store_within, watch).await?);
         Ok(true)
     }
 }

@@ -30,6 +30,7 @@ const STATE_BITS: u8 = 0b0000_0011;
 const HAS_FINGERPRINT: u8 = 0b0001_0000;
 const HAS_STEPS: u8 = 0b0010_0000;
 const HAS_EXTRA: u8 = 0b0100_0000;
+const IS_REMOTE: u8 = 0b1000_0000;
 
 /// The bytes of `record` under `id`. The checksum covers the id, so that a record found under another one is damage.
 pub fn encode(id: &RecordId, record: &Record) -> Vec<u8> {
@@ -70,7 +71,7 @@ pub fn decode(id: &RecordId, bytes: &Bytes) -> Result<Record, CodecError> {
         // Before the checksum: a newer version may keep its checksum elsewhere.
         Some(&version) => return Err(CodecError::Version(version)),
     }
-    let Some(body_len) = bytes.len().checked_sub(CHECKSUM_BYTES) else {
+    let Some(body_len) = bytes.len().checked_sub(CHECKSUM_BYTES).filter(|body_len| *body_len > 0) else {
         return Err(CodecError::Damaged("too short"));
     };
     if checksum(id, &bytes[..body_len]) != bytes[body_len..] {
@@ -84,7 +85,7 @@ pub fn decode(id: &RecordId, bytes: &Bytes) -> Result<Record, CodecError> {
 
 fn decode_body(r: &mut Reader) -> Result<Record, CodecError> {
     let flags = r.byte()?;
-    if flags & !(STATE_BITS | HAS_FINGERPRINT | HAS_STEPS | HAS_EXTRA) != 0 {
+    if flags & !(STATE_BITS | HAS_FINGERPRINT | HAS_STEPS | HAS_EXTRA | IS_REMOTE) != 0 {
         return Err(CodecError::Damaged("flags"));
     }
     let owner = Owner::from_bytes(r.array()?);
@@ -108,6 +109,7 @@ fn decode_body(r: &mut Reader) -> Result<Record, CodecError> {
         run_until,
         retention,
         unknown_retention,
+        remote: flags & IS_REMOTE != 0,
         steps,
         state,
     })
@@ -125,6 +127,7 @@ fn flags(record: &Record) -> u8 {
         | present(record.fingerprint.is_some(), HAS_FINGERPRINT)
         | present(!record.steps.is_empty(), HAS_STEPS)
         | present(extra, HAS_EXTRA)
+        | present(record.remote, IS_REMOTE)
 }
 
 fn encode_state(w: &mut Writer, record: &Record) {
@@ -257,7 +260,7 @@ fn checksum(id: &RecordId, body: &[u8]) -> [u8; CHECKSUM_BYTES] {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// They were written by a newer version of this program.
+    /// They are of a version that this program does not read, most likely a newer one.
     Version(u8),
     /// They were changed after they were written, or belong to another id. The text names the field.
     Damaged(&'static str),

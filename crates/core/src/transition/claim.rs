@@ -94,7 +94,10 @@ impl Claim {
     #[inline]
     fn grant(&self, seen: Option<&Record>, last: Fence, moment: Moment) -> (Change, ClaimAnswer) {
         let Moment { now, next_fence } = moment;
-        let fence = last.after(next_fence);
+        let Some(fence) = last.after(next_fence) else {
+            // No source comes near the end of the fences; a record that claims to be there is never granted again.
+            return (Change::Keep, ClaimAnswer::Held(Held { fence: last, age: Duration::ZERO }));
+        };
         let attempt = seen.map_or(0, |record| record.attempt).saturating_add(1);
         // Steps belong to one request: when the fingerprint was forgotten, so is what that request recorded.
         let steps = match seen {
@@ -112,6 +115,7 @@ impl Claim {
             run_until,
             retention: self.terms.retention,
             unknown_retention: self.terms.unknown_retention,
+            remote: self.terms.remote,
             steps: steps.clone(),
             state: State::InFlight { lease_until: run_until.min(now + self.terms.lease.get()) },
         };
@@ -123,7 +127,8 @@ impl Claim {
             outcome: self.terms.sealed.clone(),
             by: CompletedBy::Seal,
             at: now,
-            expires_at: now + seen.retention.get(),
+            // Sealing must not shorten how long an unknown outcome protects its key.
+            expires_at: (now + seen.retention.get()).max(seen.expires_at().unwrap_or_default()),
             late: None,
         };
         let answer = replay(seen, &completed, now);
@@ -152,6 +157,7 @@ fn replay(seen: &Record, completed: &Completed, now: Timestamp) -> ClaimAnswer {
         fence: seen.fence,
         attempt: seen.attempt,
         age,
+        left: now.until(completed.expires_at),
         expires_at: completed.expires_at,
     })
 }

@@ -94,6 +94,8 @@ pub struct Terms {
     pub hold_for: Duration,
     /// What a sealed record answers.
     pub sealed: Outcome,
+    /// Whether the owner lives outside the process that keeps the store.
+    pub remote: bool,
 }
 
 impl Default for Terms {
@@ -107,6 +109,7 @@ impl Default for Terms {
             attempts_max: 3,
             hold_for: Duration::from_hours(24),
             sealed: Outcome::tombstone(0, Tombstone::Indeterminate),
+            remote: false,
         }
     }
 }
@@ -170,7 +173,9 @@ pub struct Replay {
     pub attempt: u32,
     /// How long ago it was completed.
     pub age: Duration,
-    /// When it will be forgotten.
+    /// How long it will still be kept.
+    pub left: Duration,
+    /// When it will be forgotten, on the store's clock.
     pub expires_at: Timestamp,
 }
 
@@ -338,7 +343,7 @@ pub enum Verdict {
     Executed(Outcome),
     /// The work did not happen and no longer can.
     NotExecuted {
-        /// Say so although the attempt may still be running. For operators who know that it is not.
+        /// Say so although the attempt may still be running, or reported an outcome. For operators who know better.
         force: bool,
     },
     /// It could not be found out. Ends a recovery; the record stays unknown.
@@ -367,6 +372,8 @@ pub enum ResolveAnswer {
     Stale(Fence),
     /// "Not executed" cannot be known yet: the attempt may run for this long.
     TooEarly(Duration),
+    /// "Not executed" is not so: the owner reported an outcome after the record was sealed.
+    Contradicted,
     /// There is no such record.
     Absent,
 }

@@ -33,7 +33,8 @@ impl Transition for Renew {
         let Some(record) = live(stored, &self.token, now).filter(|record| now < record.run_until) else {
             return (Change::Keep, RenewAnswer::Fenced);
         };
-        let lease_until = record.run_until.min(now + self.lease.get());
+        // Extended, never shortened: renewals may arrive in another order than they were sent.
+        let lease_until = record.run_until.min(record.due_at().max(now + self.lease.get()));
         let record = Record { state: State::InFlight { lease_until }, ..record.clone() };
         (Change::Put(record), RenewAnswer::Renewed(now.until(lease_until)))
     }

@@ -49,6 +49,9 @@ fn completed_already(
             (Change::Keep, ResolveAnswer::Already)
         }
         (CompletedBy::Seal, Verdict::Executed(outcome)) => executed(seen, outcome, now),
+        (CompletedBy::Seal, Verdict::NotExecuted { force: false }) if completed.late.is_some() => {
+            (Change::Keep, ResolveAnswer::Contradicted)
+        }
         (CompletedBy::Seal, Verdict::NotExecuted { force }) => not_executed(seen, *force, now),
         _ => (Change::Keep, ResolveAnswer::NotUnknown(StateKind::Completed)),
     }

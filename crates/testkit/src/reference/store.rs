@@ -2,7 +2,7 @@
 
 use onlyonce_core::record::{Record, StateKind};
 use onlyonce_core::store::{
-    BATCH_MAX, Batch, Durability, Listing, Page, Stats, StoreFuture, SweepBudget, Swept, Watch,
+    BATCH_MAX, Batch, Durability, Imported, Listing, Page, Stats, StoreFuture, SweepBudget, Swept, Watch,
 };
 use onlyonce_core::transition::{
     Abandon, AbandonAnswer, Answer, Claim, ClaimAnswer, Command, Complete, CompleteAnswer, Erase,
@@ -190,6 +190,10 @@ impl Store for ReferenceStore {
             disk.secret = None;
         }
         ready(Ok(disk.secret.get_or_insert_with(|| offered.clone()).clone()))
+    }
+
+    fn import<'a>(&'a self, records: &'a [(RecordId, Record)]) -> StoreFuture<'a, Imported> {
+        ready(self.take_in(records))
     }
 
     fn durability(&self) -> Durability {

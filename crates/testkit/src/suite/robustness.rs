@@ -2,14 +2,14 @@
 #![expect(missing_docs, reason = "a clause is named by what it shows")]
 
 use onlyonce_core::record::StateKind;
-use onlyonce_core::store::{BATCH_MAX, StoreErrorKind, SweepBudget};
+use onlyonce_core::store::{BATCH_MAX, IMPORT_FENCE_MAX, Imported, StoreErrorKind, SweepBudget};
 use onlyonce_core::transition::{
     Actor, Claim, ClaimAnswer, Complete, CompleteAnswer, Erase, Release, ReleaseAnswer, Renew, RenewAnswer,
     Resolve, Token, UnknownPolicy, Verdict,
 };
-use onlyonce_core::{Lease, Secret};
+use onlyonce_core::{Fence, Lease, Record, RecordId, Secret};
 
-use crate::fixture::{Fixture, LEASE, RUN_MAX, Scene, fingerprint, outcome};
+use crate::fixture::{Fixture, LEASE, RETENTION, RUN_MAX, Scene, fingerprint, outcome};
 
 pub async fn c4_answered_commands_survive_what_is_promised<F: Fixture>(fixture: &F) {
     let (completed, released, abandoned, granted) =
@@ -166,6 +166,58 @@ pub async fn c16_damage_is_an_error_and_never_absence<F: Fixture>(fixture: &F) {
     let complete = Complete { token, outcome: outcome("again"), retention: None };
     assert!(store.complete(&complete).await.is_err());
     whole.expect_replay("whole").await;
+}
+
+/// A record as another store would hand it over: completed, with a fence far above this store's.
+async fn from_elsewhere<F: Fixture>(fixture: &F, scene: &Scene<'_, F>) -> (RecordId, Record) {
+    let template = Scene::new(fixture);
+    template.completed("moved").await;
+    let record = template.lookup().await.expect("a completed record");
+    (scene.id, Record { fence: Fence::new(IMPORT_FENCE_MAX - 7).unwrap(), ..record })
+}
+
+pub async fn c19_an_imported_record_answers_as_it_did<F: Fixture>(fixture: &F) {
+    let scene = Scene::new(fixture);
+    let moved = from_elsewhere(fixture, &scene).await;
+    let imported = scene.store().import(std::slice::from_ref(&moved)).await.unwrap();
+    assert_eq!(imported, Imported { taken: 1, left: 0 });
+    assert_eq!(scene.lookup().await, Some(moved.1));
+    scene.expect_replay("moved").await;
+    if fixture.restart().await {
+        scene.expect_replay("moved").await;
+    }
+    scene.advance(RETENTION).await;
+    scene.granted().await;
+}
+
+pub async fn c19_an_import_leaves_what_is_in_use_alone<F: Fixture>(fixture: &F) {
+    let scene = Scene::new(fixture);
+    let moved = from_elsewhere(fixture, &scene).await;
+    let token = scene.completed("here").await;
+    let imported = scene.store().import(std::slice::from_ref(&moved)).await.unwrap();
+    assert_eq!(imported, Imported { taken: 0, left: 1 });
+    scene.expect_replay("here").await;
+    assert_eq!(scene.complete(token, "here").await, CompleteAnswer::Already);
+
+    let expired = Scene::new(fixture);
+    let moved = (expired.id, moved.1);
+    expired.advance(RETENTION).await;
+    let imported = expired.store().import(std::slice::from_ref(&moved)).await.unwrap();
+    assert_eq!(imported, Imported { taken: 0, left: 1 });
+    let too_high = Record { fence: Fence::new(Fence::LIMIT - 1).unwrap(), ..moved.1.clone() };
+    assert!(expired.store().import(&[(expired.id, too_high)]).await.is_err());
+    assert!(expired.store().import(&vec![moved; BATCH_MAX + 1]).await.is_err());
+}
+
+pub async fn c19_grants_after_an_import_have_higher_fences<F: Fixture>(fixture: &F) {
+    let scene = Scene::new(fixture);
+    let moved = from_elsewhere(fixture, &scene).await;
+    scene.store().import(std::slice::from_ref(&moved)).await.unwrap();
+    let floor = moved.1.fence;
+    assert!(Scene::new(fixture).granted().await.fence > floor);
+    if fixture.restart().await {
+        assert!(Scene::new(fixture).granted().await.fence > floor);
+    }
 }
 
 pub async fn c18_the_first_secret_is_kept<F: Fixture>(fixture: &F) {

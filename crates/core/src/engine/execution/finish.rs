@@ -4,6 +4,8 @@
 //! recording it is tried again in the background under the same fence, with the lease kept meanwhile.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Attempt, Next, ReplyTo};
 use crate::clock::Timestamp;
@@ -13,8 +15,8 @@ use crate::engine::{Conflict, Ran, Recorded, Reply};
 use crate::lease::Retention;
 use crate::observe::Event;
 use crate::outcome::Outcome;
-use crate::store::StoreError;
-use crate::transition::{Abandon, AbandonAnswer, Complete, CompleteAnswer, Release, ReleaseAnswer, Token};
+use crate::store::{StoreError, StoreErrorKind};
+use crate::transition::{Abandon, AbandonAnswer, Complete, Release, ReleaseAnswer, Token};
 
 impl Attempt {
     pub(super) async fn complete<R, W>(
@@ -25,10 +27,8 @@ impl Attempt {
         reply: ReplyTo<R, W>,
     ) {
         let complete = Complete { token: self.token, outcome, retention };
-        let shared = &self.engine.shared;
-        let told =
-            until_answered(shared, &self.token, self.patience(), || shared.store.complete(&complete)).await;
-        if let Some((answer, _)) = told {
+        let store = Arc::clone(&self.engine.shared.store);
+        if let Some((answer, _)) = self.tell(self.patience(), || store.complete(&complete)).await {
             let (recorded, event) = decision::completed(answer);
             self.observe(event);
             return self.reply(recorded, value, reply);
@@ -36,53 +36,27 @@ impl Attempt {
         // I9: the caller gets the answer with its mark; the outcome is still to be recorded.
         self.observe(Event::Unrecorded);
         self.reply(Ok(Recorded::Unrecorded), value, reply);
-        let event = match self.complete_in_background(&complete).await {
-            Some(answer) => decision::completed(answer).1,
-            None => Event::Abandoned,
-        };
-        self.observe(event);
+        let told = self.tell_in_background(|| store.complete(&complete)).await;
+        self.observe(told.map_or(Event::Abandoned, |(answer, _)| decision::completed(answer).1));
     }
 
-    /// Goes on trying while the lease is kept. `None` when the patience is over, the process stops, or too many
-    /// outcomes wait already: the lease then ends by itself and the record becomes unknown.
-    async fn complete_in_background(&mut self, complete: &Complete) -> Option<CompleteAnswer> {
-        let shared = &self.engine.shared;
-        let _place = shared.unrecorded.try_acquire().ok()?;
-        let until = shared.clock.now() + self.engine.policy.finish_for;
-        let keep_lease = async {
-            self.heartbeat.keep().await;
-            // The end of the lease does not end the trying: a late completion by the same fence is welcome.
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            told = until_answered(shared, &self.token, until, || shared.store.complete(complete)) => {
-                told.map(|(answer, _)| answer)
-            }
-            () = keep_lease => None,
-            () = shared.aborting.cancelled() => None,
+    pub(super) async fn release<R, W>(mut self, keep_fingerprint: bool, value: R, reply: ReplyTo<R, W>) {
+        let release = Release { token: self.token, keep_fingerprint };
+        let store = Arc::clone(&self.engine.shared.store);
+        let told = self.tell(self.patience(), || store.release(&release)).await;
+        let (recorded, event) = released(told);
+        self.observe(event);
+        self.reply(Ok(recorded), value, reply);
+        if told.is_none() {
+            let told = self.tell_in_background(|| store.release(&release)).await;
+            self.observe(released(told).1);
         }
     }
 
-    pub(super) async fn release<R, W>(self, keep_fingerprint: bool, value: R, reply: ReplyTo<R, W>) {
-        let release = Release { token: self.token, keep_fingerprint };
-        let shared = &self.engine.shared;
-        let told =
-            until_answered(shared, &self.token, self.patience(), || shared.store.release(&release)).await;
-        let (recorded, event) = match told {
-            Some((ReleaseAnswer::Released, _)) => (Recorded::Released, Event::Released),
-            Some((ReleaseAnswer::Fenced, Tries::One)) => (Recorded::Abandoned, Event::Fenced),
-            // An earlier try may have got through, which a released record does not tell its last owner.
-            Some((ReleaseAnswer::Fenced, Tries::More)) | None => (Recorded::Unrecorded, Event::Unrecorded),
-        };
-        self.observe(event);
-        self.reply(Ok(recorded), value, reply);
-    }
-
-    pub(super) async fn abandon<R, W>(self, value: Option<R>, reply: ReplyTo<R, W>) {
+    pub(super) async fn abandon<R, W>(mut self, value: Option<R>, reply: ReplyTo<R, W>) {
         let abandon = Abandon { token: self.token };
-        let shared = &self.engine.shared;
-        let told =
-            until_answered(shared, &self.token, self.patience(), || shared.store.abandon(&abandon)).await;
+        let store = Arc::clone(&self.engine.shared.store);
+        let told = self.tell(self.patience(), || store.abandon(&abandon)).await;
         // Without an answer the lease ends by itself, to the same effect.
         let fenced = matches!(told, Some((AbandonAnswer::Fenced, _)));
         self.observe(if fenced { Event::Fenced } else { Event::Abandoned });
@@ -92,6 +66,50 @@ impl Attempt {
                 let conflict = Conflict::OutcomeUnknown { fence: self.token.fence };
                 drop(reply.send(Ok(Next::Reply(Reply::Conflict(conflict)))));
             }
+        }
+    }
+
+    /// Gives back a grant that was heard of too late to begin.
+    pub(super) async fn give_back<R, W>(mut self, reply: ReplyTo<R, W>) {
+        let release = Release { token: self.token, keep_fingerprint: true };
+        let store = Arc::clone(&self.engine.shared.store);
+        let told = self.tell(self.patience(), || store.release(&release)).await;
+        self.observe(released(told).1);
+        let late = StoreError::new(StoreErrorKind::TimedOut, "hearing of a grant before its lease was over");
+        drop(reply.send(Err(late.into())));
+    }
+
+    /// Tells the store until it answers or the time is over, with the lease kept meanwhile.
+    async fn tell<A, F>(&mut self, until: Timestamp, command: impl Fn() -> F) -> Option<(A, Tries)>
+    where
+        F: Future<Output = Result<A, StoreError>>,
+    {
+        let Self { engine, token, heartbeat, .. } = self;
+        let telling = until_answered(&engine.shared, token, engine.policy.store_within, until, command);
+        tokio::select! {
+            // Biased: a store that answers at once costs no heartbeat.
+            biased;
+            told = telling => told,
+            () = async {
+                heartbeat.keep().await;
+                // The end of the lease does not end the telling: a late completion by the same fence is welcome.
+                std::future::pending::<()>().await;
+            } => None,
+        }
+    }
+
+    /// Goes on telling after the caller has its answer. `None` when the patience is over, the process stops, or too
+    /// many wait already: the lease then ends by itself and the record becomes unknown.
+    async fn tell_in_background<A, F>(&mut self, command: impl Fn() -> F) -> Option<(A, Tries)>
+    where
+        F: Future<Output = Result<A, StoreError>>,
+    {
+        let shared = Arc::clone(&self.engine.shared);
+        let _place = shared.unrecorded.try_acquire().ok()?;
+        let until = shared.clock.now() + self.engine.policy.finish_for;
+        tokio::select! {
+            told = self.tell(until, command) => told,
+            () = shared.aborting.cancelled() => None,
         }
     }
 
@@ -122,10 +140,21 @@ enum Tries {
     More,
 }
 
+/// What a release means for the record, and what happened.
+fn released(told: Option<(ReleaseAnswer, Tries)>) -> (Recorded, Event) {
+    match told {
+        Some((ReleaseAnswer::Released, _)) => (Recorded::Released, Event::Released),
+        Some((ReleaseAnswer::Fenced, Tries::One)) => (Recorded::Abandoned, Event::Fenced),
+        // An earlier try may have got through, which a released record does not tell its last owner.
+        Some((ReleaseAnswer::Fenced, Tries::More)) | None => (Recorded::Unrecorded, Event::Unrecorded),
+    }
+}
+
 /// Repeats a store command until it is answered or the time is over. Every command may be repeated (contract 5).
 async fn until_answered<A, F>(
     shared: &Shared,
     token: &Token,
+    within: Duration,
     until: Timestamp,
     command: impl Fn() -> F,
 ) -> Option<(A, Tries)>
@@ -135,13 +164,8 @@ where
     let mut backoff = Backoff::new();
     let mut tries = Tries::One;
     loop {
-        let answer = tokio::select! {
-            // Biased: a store that answers at once costs no timer.
-            biased;
-            answer = command() => answer,
-            () = async { shared.clock.sleep(shared.clock.now().until(until)).await } => return None,
-        };
-        match answer {
+        let left = shared.clock.now().until(until);
+        match shared.bounded(within.min(left), command()).await {
             Ok(answer) => return Some((answer, tries)),
             Err(error) => shared.observe_failure(&token.id, token.fence, &error),
         }

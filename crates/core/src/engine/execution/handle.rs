@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
 
 use super::Attempt;
 use crate::engine::Request;
@@ -26,6 +28,8 @@ pub struct Execution {
     shared: Arc<Shared>,
     token: Token,
     attempt: u32,
+    store_within: Duration,
+    lost: CancellationToken,
     request: Arc<Request>,
     /// Names the request and not only the key: a corrected request under the same key makes other calls.
     fingerprint: [u8; 32],
@@ -39,6 +43,8 @@ impl Execution {
             shared: Arc::clone(&attempt.engine.shared),
             token: attempt.token,
             attempt: attempt.attempt,
+            store_within: attempt.engine.policy.store_within,
+            lost: attempt.lost.clone(),
             request: Arc::clone(&attempt.request),
             fingerprint: *attempt.claim.fingerprint.digest(),
             steps: Arc::new(Mutex::new(steps)),
@@ -65,6 +71,12 @@ impl Execution {
         self.attempt
     }
 
+    /// Resolves when the grant is lost: work that blocks, or that runs elsewhere, must stop. Work that awaits is stopped
+    /// anyway.
+    pub async fn lost(&self) {
+        self.lost.cancelled().await;
+    }
+
     /// A value that differs each time it is made (a time, a random number), made once and the same on every later
     /// attempt of this request.
     ///
@@ -81,8 +93,11 @@ impl Execution {
         }
         let value = make();
         let bytes = Bytes::from(serde_json::to_vec(&value).map_err(MemoError::unreadable)?);
+        // What is handed out is what later attempts will read; what cannot be read back is not recorded.
+        let value = from_json(&bytes).map_err(MemoError::unreadable)?;
         let step = RecordStep { token: self.token, name: name.clone(), value: bytes.clone() };
-        match self.shared.store.record_step(&step).await? {
+        let recording = self.shared.store.record_step(&step);
+        match self.shared.bounded(self.store_within, recording).await? {
             StepAnswer::Recorded => {
                 self.remember(name, bytes);
                 Ok(value)

@@ -57,6 +57,8 @@ pub(super) struct Shard {
     ///
     /// INVARIANT: every record is named under its `scheduled` second, which is not after the second it is due in.
     agenda: BTreeMap<u64, Vec<RecordId>>,
+    /// How many names are on the agenda, stale ones included.
+    named: usize,
 }
 
 impl Shard {
@@ -103,7 +105,22 @@ impl Shard {
         };
         if earlier {
             self.agenda.entry(due).or_default().push(*id);
+            self.named += 1;
+            self.forget_stale_names();
         }
+    }
+
+    /// Makes the agenda anew when most of what it names is stale: records that became due earlier leave names behind.
+    fn forget_stale_names(&mut self) {
+        if self.named <= 2 * self.slots.len() + 64 {
+            return;
+        }
+        self.agenda.clear();
+        for (id, slot) in &mut self.slots {
+            slot.scheduled = second(slot.record.due_at());
+            self.agenda.entry(slot.scheduled).or_default().push(*id);
+        }
+        self.named = self.slots.len();
     }
 
     fn discount(&mut self, record: &Record) {
@@ -111,9 +128,9 @@ impl Shard {
         self.counts[record.kind() as usize] -= 1;
     }
 
-    /// Takes up to `most` records off the agenda whose second has come. Each must be given back by [`Self::schedule`].
+    /// Takes up to `most` records off the agenda that are due. Each must be given back by [`Self::schedule`].
     pub(super) fn due(&mut self, now: Timestamp, most: usize) -> Vec<RecordId> {
-        let mut due = Vec::new();
+        let (mut due, mut not_yet) = (Vec::new(), Vec::new());
         while due.len() < most
             && let Some(mut entry) = self.agenda.first_entry()
             && *entry.key() <= second(now)
@@ -122,15 +139,21 @@ impl Shard {
             while due.len() < most
                 && let Some(id) = entry.get_mut().pop()
             {
+                self.named -= 1;
                 // An entry from before the record was rescheduled, or of a record long gone, says nothing.
-                if let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.scheduled == at) {
-                    slot.scheduled = OFF_AGENDA;
-                    due.push(id);
-                }
+                let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.scheduled == at) else {
+                    continue;
+                };
+                slot.scheduled = OFF_AGENDA;
+                if slot.record.due_at() <= now { &mut due } else { &mut not_yet }.push(id);
             }
             if entry.get().is_empty() {
                 entry.remove();
             }
+        }
+        // Named for this second or an earlier one, but due later: moved to where it belongs, at no one's cost.
+        for id in not_yet {
+            self.schedule(&id);
         }
         due
     }
@@ -140,6 +163,7 @@ impl Shard {
         if let Some(slot) = self.slots.get_mut(id) {
             slot.scheduled = second(slot.record.due_at());
             self.agenda.entry(slot.scheduled).or_default().push(*id);
+            self.named += 1;
         }
     }
 
