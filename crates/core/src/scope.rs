@@ -145,6 +145,15 @@ impl ScopedKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ScopeTag([u8; 8]);
 
+impl ScopeTag {
+    /// The tag in a record's id.
+    pub fn of(id: &RecordId) -> Self {
+        let mut tag = [0; 8];
+        tag.copy_from_slice(&id.0[24..]);
+        Self(tag)
+    }
+}
+
 /// The name of a record in a store: a version byte, 184 bits of a keyed hash of scope and key, and a [`ScopeTag`].
 ///
 /// It says nothing about the key to whoever does not hold the [`Secret`], so it may appear in logs and links.

@@ -94,3 +94,38 @@ fn watches_that_nobody_waits_on_are_forgotten() {
         watch.await;
     });
 }
+
+#[test]
+fn a_sweep_with_a_small_budget_always_gets_on() {
+    run(async {
+        let fixture = fixture();
+        let (soon, later) = (Scene::new(&fixture), Scene::new(&fixture));
+        soon.completed("soon").await;
+        later.advance(std::time::Duration::from_millis(500)).await;
+        later.completed("later").await;
+        later.advance(RETENTION.saturating_sub(std::time::Duration::from_millis(500))).await;
+        let one = onlyonce_core::store::SweepBudget::new(1).unwrap();
+        for _ in 0..10 {
+            if !soon.store().sweep(one).await.unwrap().more {
+                return;
+            }
+        }
+        panic!("a sweep says that there is more and does nothing");
+    });
+}
+
+#[test]
+fn expired_records_make_room_for_a_whole_batch() {
+    run(async {
+        let fixture = bounded(MemoryLimits { records_max: 1000, ..MemoryLimits::default() });
+        for _ in 0..1000 {
+            Scene::new(&fixture).completed("old").await;
+        }
+        Scene::new(&fixture).advance(RETENTION).await;
+        let scenes: Vec<_> = (0..900).map(|_| Scene::new(&fixture)).collect();
+        let claims: Vec<_> =
+            scenes.iter().map(|scene| scene.claim_of(scene.owner(), UnknownPolicy::Hold)).collect();
+        let answers = scenes[0].store().claim_many(&claims).await.unwrap();
+        assert!(answers.iter().all(|answer| matches!(answer, Ok(ClaimAnswer::Granted(_)))));
+    });
+}

@@ -30,6 +30,8 @@ pub enum Fault {
     Duplicate,
     /// The command waits until the given event, then is applied and answered.
     Delay(Arc<Notify>),
+    /// The command is applied at once, and its reply waits until the given event.
+    LateReply(Arc<Notify>),
 }
 
 /// Which command a scripted fault is for.
@@ -125,6 +127,11 @@ impl Faulty {
                 Some(Fault::Duplicate) => {
                     command().await?;
                     command().await
+                }
+                Some(Fault::LateReply(until)) => {
+                    let answer = command().await;
+                    until.notified().await;
+                    answer
                 }
                 Some(Fault::Delay(until)) => {
                     until.notified().await;

@@ -220,5 +220,6 @@ pub fn fingerprint(body: &[u8]) -> Fingerprint {
 pub fn any_id() -> RecordId {
     let mut bytes = [RECORD_ID_VERSION; 32];
     bytes[1..17].copy_from_slice(Owner::random().unwrap().as_bytes());
+    bytes[16..].copy_from_slice(Owner::random().unwrap().as_bytes());
     RecordId::from_bytes(bytes)
 }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use onlyonce_core::record::{Fence, Record};
+use onlyonce_core::record::{Fence, Record, StateKind};
 use onlyonce_core::store::SweepBudget;
 use onlyonce_core::transition::{Answer, Change, ClaimAnswer, Command, Moment, Sweep, transition, view};
 use onlyonce_core::{RecordId, Store, StoreError, Timestamp};
@@ -22,6 +22,9 @@ use crate::fixture::{Fixture, Scene};
 /// What happens next.
 enum Event {
     Command(Command),
+    Batch(Vec<Command>),
+    /// The process that keeps the store ends without warning.
+    Restart,
     Advance(Duration),
     SweepAll,
 }
@@ -51,7 +54,31 @@ pub async fn compare<F: Fixture>(fixture: &F, seed: u64, steps: usize) -> u64 {
                 cast.learn(&command, &answer);
                 compared += 1;
             }
+            Event::Batch(commands) => {
+                let answers = send_many(&*store, &commands).await.expect("a right store answers");
+                assert_eq!(answers.len(), commands.len(), "seed {seed}, step {step}");
+                for (command, answer) in commands.iter().zip(answers) {
+                    let expected = model.apply(command, &answer);
+                    assert_eq!(answer, expected, "seed {seed}, step {step}: in a batch, {command:?}");
+                    cast.learn(command, &answer);
+                    compared += 1;
+                }
+            }
+            Event::Restart => {
+                drop(store);
+                if fixture.restart().await {
+                    let store = fixture.store();
+                    for id in cast.ids() {
+                        let stored = store.lookup(id).await.expect("a right store answers");
+                        model.restart(id, stored.as_ref(), &format!("seed {seed}, step {step}"));
+                    }
+                    // Whether a lapsed record was written as unknown at the start is the store's choice; now it is.
+                    while store.sweep(SweepBudget::DEFAULT).await.expect("sweeping").more {}
+                    model.sweep();
+                }
+            }
         }
+        let store = fixture.store();
         for id in cast.ids() {
             let stored = store.lookup(id).await.expect("a right store answers");
             let expected = view(model.records.get(id), model.now).map(Cow::into_owned);
@@ -83,6 +110,29 @@ pub async fn send(store: &dyn Store, command: &Command) -> Result<Answer, StoreE
     })
 }
 
+/// Sends commands of one kind as a batch.
+async fn send_many(store: &dyn Store, commands: &[Command]) -> Result<Vec<Answer>, StoreError> {
+    macro_rules! batch {
+        ($kind:ident, $many:ident) => {{
+            let commands: Vec<_> = commands
+                .iter()
+                .map(|command| match command {
+                    Command::$kind(command) => command.clone(),
+                    other => unreachable!("a batch is of one kind, not {other:?}"),
+                })
+                .collect();
+            store.$many(&commands).await?.into_iter().map(|answer| answer.map(Answer::$kind)).collect()
+        }};
+    }
+    match commands.first() {
+        Some(Command::Claim(_)) => batch!(Claim, claim_many),
+        Some(Command::Renew(_)) => batch!(Renew, renew_many),
+        Some(Command::Complete(_)) => batch!(Complete, complete_many),
+        Some(Command::Release(_)) => batch!(Release, release_many),
+        _ => Ok(Vec::new()),
+    }
+}
+
 #[derive(Default)]
 struct Model {
     records: BTreeMap<RecordId, Record>,
@@ -109,6 +159,23 @@ impl Model {
         }
         self.write(id, change);
         answer
+    }
+
+    /// What a store that was opened again shows under `id`: what it showed before, but that an owner in the process
+    /// that ended is gone, so that nobody knows.
+    fn restart(&mut self, id: &RecordId, stored: Option<&Record>, place: &str) {
+        let before = view(self.records.get(id), self.now).map(Cow::into_owned);
+        let Some((was, is)) = before.as_ref().zip(stored) else {
+            return assert_eq!(stored, before.as_ref(), "{place}: after a restart");
+        };
+        let orphaned = was.kind() == StateKind::InFlight && is.kind() == StateKind::Unknown;
+        if orphaned {
+            let same = Record { state: was.state.clone(), ..is.clone() };
+            assert_eq!(same, *was, "{place}: a restart changed more than the state");
+            self.records.insert(*id, is.clone());
+        } else if was.kind() != StateKind::InFlight {
+            assert_eq!(is, was, "{place}: after a restart");
+        }
     }
 
     fn sweep(&mut self) {

@@ -49,6 +49,16 @@ pub enum Flaw {
     StopsBatchesEarly,
     /// Takes every secret it is offered.
     TakesEverySecret,
+    /// Lists every principal's records, whoever was asked for.
+    ListIgnoresScope,
+    /// Compares no fingerprints in a batch.
+    BatchIgnoresFingerprints,
+    /// Keeps of a completion in a batch only the outcome.
+    BatchDropsRetention,
+    /// Opens again without the steps that were recorded.
+    RestartForgetsSteps,
+    /// Reads and writes in two steps.
+    ReadsThenWrites,
     /// Takes in records and goes on granting below their fences.
     ImportForgetsFences,
 }
@@ -116,6 +126,11 @@ impl ReferenceStore {
     fn apply(&self, id: &RecordId, command: &Command) -> Result<Answer, StoreError> {
         let mut disk = self.disk.lock().unwrap();
         let stored = self.read(&disk, id)?;
+        if self.defect.is(Flaw::ReadsThenWrites) {
+            drop(disk);
+            std::thread::yield_now();
+            disk = self.disk.lock().unwrap();
+        }
         disk.fence += 1;
         let source = if self.defect.is(Flaw::FencesRestart) { 1 } else { disk.fence };
         let moment = Moment { now: self.now(), next_fence: Fence::new(source).unwrap() };
@@ -213,6 +228,13 @@ impl Fixture for Reference {
         let mut disk = self.store.disk.lock().unwrap();
         if let Some(synced) = disk.synced.take() {
             disk.records = synced;
+        }
+        if self.store.defect.is(Flaw::RestartForgetsSteps) {
+            for (id, bytes) in &mut disk.records {
+                let mut record = codec::decode(id, bytes).unwrap();
+                record.steps.clear();
+                *bytes = codec::encode(id, &record).into();
+            }
         }
         true
     }

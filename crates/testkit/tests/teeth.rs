@@ -306,6 +306,27 @@ const DEFECTS: &[(&str, Defect, &str)] = &[
         "c15_a_watch_wakes_after_every_kind_of_change",
     ),
     ("batches stop early", Defect::with(Flaw::StopsBatchesEarly), "c14_a_batch_answers_as_its_items_would"),
+    ("list ignores scope", Defect::with(Flaw::ListIgnoresScope), "c13_list_keeps_to_what_was_asked_for"),
+    (
+        "batch ignores fingerprints",
+        Defect::with(Flaw::BatchIgnoresFingerprints),
+        "c14_every_part_of_an_item_counts_in_a_batch",
+    ),
+    (
+        "batch drops retention",
+        Defect::with(Flaw::BatchDropsRetention),
+        "c14_every_part_of_an_item_counts_in_a_batch",
+    ),
+    (
+        "restart forgets steps",
+        Defect::with(Flaw::RestartForgetsSteps),
+        "model_random_commands_answer_as_transition_does",
+    ),
+    (
+        "reads, then writes",
+        Defect::with(Flaw::ReadsThenWrites),
+        "c1_of_claims_on_many_threads_one_is_granted",
+    ),
     (
         "import forgets fences",
         Defect::with(Flaw::ImportForgetsFences),

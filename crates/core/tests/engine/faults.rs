@@ -8,20 +8,7 @@ use onlyonce_testkit::fault::Operation;
 use onlyonce_testkit::{Fault, run};
 use tokio::sync::Notify;
 
-use crate::stage::{LEASE, Stage, done, policy};
-
-/// Moves the clock whenever someone sleeps on it, until `task` ends.
-async fn with_time_passing<T>(stage: &Stage, step: Duration, task: impl Future<Output = T>) -> T {
-    let mut task = Box::pin(task);
-    loop {
-        tokio::select! {
-            biased;
-            answer = &mut task => return answer,
-            () = stage.clock.slept_on_for(Duration::from_millis(1)) => stage.clock.advance(step),
-        }
-        tokio::task::yield_now().await;
-    }
-}
+use crate::stage::{LEASE, Stage, done, policy, with_time_passing};
 
 #[test]
 fn i13_a_store_that_cannot_be_reached_means_no_work() {

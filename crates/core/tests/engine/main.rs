@@ -8,6 +8,7 @@
 
 mod faults;
 mod lease;
+mod mended;
 mod once;
 mod soak;
 mod stage;

@@ -158,3 +158,16 @@ pub(crate) fn conflict(answer: Answer) -> onlyonce_core::Conflict {
         other => panic!("expected a conflict, got {other:?}"),
     }
 }
+
+/// Moves the clock whenever someone sleeps on it, until `task` ends.
+pub(crate) async fn with_time_passing<T>(stage: &Stage, step: Duration, task: impl Future<Output = T>) -> T {
+    let mut task = Box::pin(task);
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut task => return answer,
+            () = stage.clock.slept_on_for(Duration::from_millis(1)) => stage.clock.advance(step),
+        }
+        tokio::task::yield_now().await;
+    }
+}

@@ -52,9 +52,38 @@ impl Cast {
         match rng.random_range(0..100) {
             0..15 => Event::Advance(some_time(rng)),
             15..18 => Event::SweepAll,
-            18..50 => Event::Command(Command::Claim(self.claim(rng))),
+            18 => Event::Restart,
+            19..25 => Event::Batch(self.batch(rng)),
+            25..50 => Event::Command(Command::Claim(self.claim(rng))),
             _ => Event::Command(self.other_command(rng)),
         }
+    }
+
+    /// A few commands of one kind.
+    fn batch(&mut self, rng: &mut SmallRng) -> Vec<Command> {
+        let len = rng.random_range(1..5);
+        let kind = rng.random_range(0..4);
+        (0..len)
+            .map(|_| match kind {
+                0 => Command::Claim(self.claim(rng)),
+                1 => Command::Renew(self.renew(rng)),
+                2 => Command::Complete(self.complete(rng)),
+                _ => Command::Release(self.release(rng)),
+            })
+            .collect()
+    }
+
+    fn renew(&self, rng: &mut SmallRng) -> Renew {
+        Renew { token: self.some_token(rng), lease: Lease::new(LEASE).unwrap() }
+    }
+
+    fn complete(&self, rng: &mut SmallRng) -> Complete {
+        let retention = rng.random_ratio(1, 5).then(|| Retention::new(RETENTION * 2).unwrap());
+        Complete { token: self.some_token(rng), outcome: outcome(BODIES.choose(rng).unwrap()), retention }
+    }
+
+    fn release(&self, rng: &mut SmallRng) -> Release {
+        Release { token: self.some_token(rng), keep_fingerprint: rng.random() }
     }
 
     fn claim(&mut self, rng: &mut SmallRng) -> Claim {
@@ -80,16 +109,9 @@ impl Cast {
     fn other_command(&self, rng: &mut SmallRng) -> Command {
         let token = self.some_token(rng);
         match rng.random_range(0..100) {
-            0..10 => Command::Renew(Renew { token, lease: Lease::new(LEASE).unwrap() }),
-            10..40 => {
-                let retention = rng.random_ratio(1, 5).then(|| Retention::new(RETENTION * 2).unwrap());
-                Command::Complete(Complete {
-                    token,
-                    outcome: outcome(BODIES.choose(rng).unwrap()),
-                    retention,
-                })
-            }
-            40..55 => Command::Release(Release { token, keep_fingerprint: rng.random() }),
+            0..10 => Command::Renew(self.renew(rng)),
+            10..40 => Command::Complete(self.complete(rng)),
+            40..55 => Command::Release(self.release(rng)),
             55..65 => Command::Abandon(Abandon { token }),
             65..77 => {
                 let name = StepName::new(STEPS.choose(rng).unwrap()).unwrap();

@@ -31,7 +31,12 @@ macro_rules! answers {
         }
         let mut batch = Vec::new();
         for command in $commands {
-            let answer = answer!($store, $kind, &command.id_of(), command);
+            let command = $store.as_batched(&Command::$kind(command.clone()));
+            let answer = match $store.apply(command.id(), &command) {
+                Ok(Answer::$kind(answer)) => Ok(answer),
+                Ok(other) => unreachable!("the machine answered {other:?}"),
+                Err(error) => Err(error),
+            };
             let stop = $store.defect.is(Flaw::StopsBatchesEarly) && $is_stop(&answer);
             batch.push(answer);
             if stop {
@@ -42,22 +47,30 @@ macro_rules! answers {
     }};
 }
 
-trait IdOf {
-    fn id_of(&self) -> RecordId;
-}
-
-impl<C: onlyonce_core::transition::Transition> IdOf for C {
-    fn id_of(&self) -> RecordId {
-        *self.id()
-    }
-}
-
 fn ready<'a, T: Send + 'a>(result: Result<T, StoreError>) -> StoreFuture<'a, T> {
     Box::pin(std::future::ready(result))
 }
 
 impl ReferenceStore {
+    /// What a flawed store makes of a command in a batch.
+    fn as_batched(&self, command: &Command) -> Command {
+        match command {
+            Command::Claim(claim) if self.defect.is(Flaw::BatchIgnoresFingerprints) => {
+                let stored = self.read(&self.disk.lock().unwrap(), &claim.id);
+                let fingerprint = stored.ok().flatten().and_then(|record| record.fingerprint);
+                let fingerprint = fingerprint.unwrap_or_else(|| claim.fingerprint.clone());
+                Command::Claim(Claim { fingerprint, ..claim.clone() })
+            }
+            Command::Complete(complete) if self.defect.is(Flaw::BatchDropsRetention) => {
+                Command::Complete(Complete { retention: None, ..complete.clone() })
+            }
+            command => command.clone(),
+        }
+    }
+
     fn page(&self, listing: &Listing) -> Result<Page, StoreError> {
+        let everyone = Listing { scope: None, ..listing.clone() };
+        let listing = if self.defect.is(Flaw::ListIgnoresScope) { &everyone } else { listing };
         let (all, now) = self.all()?;
         let seen = all.iter().filter_map(|(id, record)| Some((*id, view(Some(record), now)?.into_owned())));
         let wanted = seen.filter(|(id, record)| listing.wants(id, record));

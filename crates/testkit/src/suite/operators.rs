@@ -7,7 +7,7 @@ use onlyonce_core::transition::{
     Actor, ClaimAnswer, CompleteAnswer, Erase, EraseAnswer, RecordStep, Release, Resolve, ResolveAnswer,
     StepAnswer, Token, UnknownPolicy, Verdict,
 };
-use onlyonce_core::{Fence, RecordId};
+use onlyonce_core::{Fence, RecordId, ScopeTag};
 
 use crate::fixture::{Fixture, LEASE, RETENTION, RUN_MAX, Scene, TICK, any_id, outcome};
 
@@ -192,6 +192,9 @@ pub async fn c13_list_keeps_to_what_was_asked_for<F: Fixture>(fixture: &F) {
     assert!(!rest.contains(&scene.id) && others.iter().all(|other| rest.contains(&other.id)));
     let by_prefix = ids(Listing { prefix: Some(scene.id.short()), ..Listing::default() }).await;
     assert_eq!(by_prefix, [scene.id]);
+    let tag = ScopeTag::of(&scene.id);
+    let by_scope = ids(Listing { scope: Some(tag), ..Listing::default() }).await;
+    assert_eq!(by_scope, [scene.id], "another principal's records were listed");
     let created_at = scene.lookup().await.unwrap().created_at;
     let before = ids(Listing { created_before: Some(created_at), ..Listing::default() }).await;
     assert!(!before.contains(&scene.id));

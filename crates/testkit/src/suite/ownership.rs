@@ -1,7 +1,8 @@
 //! Clauses 1, 2, 5 and 6: one owner, fencing, re-entry, fences.
 #![expect(missing_docs, reason = "a clause is named by what it shows")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
+use std::thread;
 
 use onlyonce_core::record::StepName;
 use onlyonce_core::store::SweepBudget;
@@ -11,7 +12,7 @@ use onlyonce_core::transition::{
 };
 use onlyonce_core::{Fence, Owner};
 
-use crate::fixture::{Fixture, LEASE, RETENTION, Scene, TICK};
+use crate::fixture::{Fixture, LEASE, RETENTION, Scene, TICK, run};
 
 pub async fn c1_the_first_claim_is_granted_with_attempt_one<F: Fixture>(fixture: &F) {
     let scene = Scene::new(fixture);
@@ -44,6 +45,25 @@ pub async fn c1_of_many_concurrent_claims_one_is_granted<F: Fixture>(fixture: &F
     let granted = answers.iter().filter(|answer| matches!(answer, ClaimAnswer::Granted(_))).count();
     let busy = answers.iter().filter(|answer| matches!(answer, ClaimAnswer::Busy(_))).count();
     assert_eq!((granted, busy), (1, 31));
+}
+
+pub async fn c1_of_claims_on_many_threads_one_is_granted<F: Fixture>(fixture: &F) {
+    for _ in 0..50 {
+        let scene = Scene::new(fixture);
+        let start = Arc::new(Barrier::new(4));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let (store, start) = (scene.store(), Arc::clone(&start));
+                let claim = scene.claim_of(scene.owner(), UnknownPolicy::Hold);
+                thread::spawn(move || {
+                    start.wait();
+                    run(async { store.claim(&claim).await.unwrap() })
+                })
+            })
+            .collect();
+        let answers = threads.into_iter().map(|thread| thread.join().expect("no panic"));
+        assert_eq!(answers.filter(|answer| matches!(answer, ClaimAnswer::Granted(_))).count(), 1);
+    }
 }
 
 pub async fn c1_waiting_claims_leave_the_record_alone<F: Fixture>(fixture: &F) {

@@ -7,7 +7,7 @@ use onlyonce_core::transition::{
     Actor, Claim, ClaimAnswer, Complete, CompleteAnswer, Erase, Release, ReleaseAnswer, Renew, RenewAnswer,
     Resolve, Token, UnknownPolicy, Verdict,
 };
-use onlyonce_core::{Fence, Lease, Record, RecordId, Secret};
+use onlyonce_core::{Fence, Lease, Record, RecordId, Retention, Secret};
 
 use crate::fixture::{Fixture, LEASE, RETENTION, RUN_MAX, Scene, fingerprint, outcome};
 
@@ -79,6 +79,23 @@ pub async fn c14_a_batch_answers_as_its_items_would<F: Fixture>(fixture: &F) {
     assert_eq!(released, [ReleaseAnswer::Fenced, ReleaseAnswer::Released]);
     scenes[0].expect_replay("batch").await;
     scenes[2].granted().await;
+}
+
+pub async fn c14_every_part_of_an_item_counts_in_a_batch<F: Fixture>(fixture: &F) {
+    let (used, fresh) = (Scene::new(fixture), Scene::new(fixture));
+    used.completed("done").await;
+    let mut claims = claims(&[used, fresh]);
+    claims[0].fingerprint = fingerprint(b"another body");
+    let store = fixture.store();
+    let answers: Vec<_> = store.claim_many(&claims).await.unwrap().into_iter().map(Result::unwrap).collect();
+    assert_eq!(answers[0], ClaimAnswer::Mismatch { rules: None });
+    let ClaimAnswer::Granted(grant) = &answers[1] else { panic!("expected a grant, got {:?}", answers[1]) };
+    let token = Token { id: claims[1].id, owner: claims[1].owner, fence: grant.fence };
+    let retention = Some(Retention::new(RETENTION / 10).unwrap());
+    let complete = Complete { token, outcome: outcome("short"), retention };
+    store.complete_many(&[complete]).await.unwrap()[0].as_ref().unwrap();
+    fixture.advance(RETENTION / 10).await;
+    assert_eq!(store.lookup(&claims[1].id).await.unwrap(), None, "its own retention was dropped");
 }
 
 pub async fn c14_a_batch_may_name_a_record_twice<F: Fixture>(fixture: &F) {
