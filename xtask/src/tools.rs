@@ -34,6 +34,8 @@ enum Origin {
 pub(crate) const GIT: Tool = debian("git", &["git", "--version"], "git");
 pub(crate) const PYTHON: Tool = debian("python3", &["python3", "--version"], "python3");
 pub(crate) const PIP: Tool = debian("pip", &["python3", "-m", "pip", "--version"], "python3-pip");
+/// Makes the syscalls of a test process fail on command.
+pub(crate) const STRACE: Tool = debian("strace", &["strace", "--version"], "strace");
 pub(crate) const VALGRIND: Tool = debian("valgrind", &["valgrind", "--version"], "valgrind");
 pub(crate) const NEXTEST: Tool = built("cargo-nextest", &["cargo-nextest", "--version"], "0.9.143", true);
 pub(crate) const CARGO_DENY: Tool = built("cargo-deny", &["cargo-deny", "--version"], "0.20.2", false);

@@ -1,0 +1,293 @@
+//! Every segment and what is in flight: what is durable, as readers see it.
+//!
+//! The committer changes it only after a sync, so that nobody ever acts on what a power cut could take back.
+
+mod listing;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use onlyonce_core::store::Stats;
+use onlyonce_core::{Record, RecordId, StoreError, StoreErrorKind, Timestamp};
+
+use crate::class::Class;
+use crate::segment::sealed::SealedIndex;
+use crate::segment::{Candidate, Index, Place, Segment, SegmentId};
+
+/// What is durable.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    /// By id, in which order newer entries of a record follow older ones.
+    pub(crate) segments: BTreeMap<SegmentId, Segment>,
+    /// The segment of each class that takes new entries.
+    active: [Option<SegmentId>; Class::COUNT],
+    /// Whole records of what is in flight, with the segment of their last entry: they change often and are few.
+    in_flight: HashMap<RecordId, (Record, SegmentId)>,
+    /// How many records have their last entry in each segment, by state: what a dropped segment takes with it.
+    counts: BTreeMap<SegmentId, [u64; 4]>,
+    next_seq: u64,
+}
+
+/// How many segments one boot may begin, in bits: a thousand million million bytes of them.
+const SEQ_BITS: u32 = 24;
+
+/// A record as it is stored, and the segment of its last entry.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    pub(crate) record: Record,
+    pub(crate) segment: SegmentId,
+}
+
+/// Where to look for a record: found without the disk, to be read without holding anyone up.
+#[derive(Debug)]
+pub(crate) enum Lookup {
+    InFlight(Box<Stored>),
+    Candidates(Vec<Candidate>),
+}
+
+impl Lookup {
+    /// Reads what was found.
+    pub(crate) fn read(self, id: &RecordId) -> Result<Option<Stored>, StoreError> {
+        match self {
+            Self::InFlight(stored) => Ok(Some(*stored)),
+            Self::Candidates(candidates) => {
+                for candidate in candidates {
+                    if let Some(record) = candidate.read(id)? {
+                        return Ok(Some(Stored { record, segment: candidate.segment() }));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Catalog {
+    /// Where the last entry of `id` is.
+    pub(crate) fn lookup(&self, id: &RecordId) -> Lookup {
+        if let Some((record, segment)) = self.in_flight.get(id) {
+            return Lookup::InFlight(Box::new(Stored { record: record.clone(), segment: *segment }));
+        }
+        let mut candidates = Vec::new();
+        for segment in self.segments.values().rev() {
+            if let Some(candidate) = segment.candidate(id) {
+                let certain = matches!(candidate, Candidate::Here(..));
+                candidates.push(candidate);
+                if certain {
+                    break;
+                }
+            }
+        }
+        Lookup::Candidates(candidates)
+    }
+
+    pub(crate) fn active(&self, class: Class) -> Option<&Segment> {
+        self.segments.get(&self.active[usize::from(class.number())]?)
+    }
+
+    /// Takes in a segment. New entries of its class go there if it is `active`.
+    pub(crate) fn add(&mut self, segment: Segment, active: bool) {
+        if active {
+            self.active[usize::from(segment.id.class.number())] = Some(segment.id);
+        }
+        self.next_seq = self.next_seq.max(segment.id.seq + 1);
+        self.counts.entry(segment.id).or_default();
+        self.segments.insert(segment.id, segment);
+    }
+
+    /// The number of the next segment: one that no segment ever had, also none that was dropped. What is said about a
+    /// segment that is gone must never be taken for another.
+    pub(crate) fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// Numbers segments from those of the boot `number` on.
+    pub(crate) fn begin_boot(&mut self, number: u64) {
+        self.next_seq = self.next_seq.max(number << SEQ_BITS);
+    }
+
+    /// Whether new entries go to the segment `id`.
+    pub(crate) fn is_active(&self, id: SegmentId) -> bool {
+        self.active[usize::from(id.class.number())] == Some(id)
+    }
+
+    /// Notes a durable entry of `id` in `segment`, in place of the one that was stored before.
+    pub(crate) fn put(
+        &mut self,
+        id: RecordId,
+        segment: SegmentId,
+        place: Place,
+        record: Record,
+        before: Option<&Stored>,
+    ) {
+        if let Some(before) = before {
+            self.discount(&id, before);
+        }
+        if let Some(segment) = self.segments.get_mut(&segment) {
+            segment.note(id, place, Some(&record));
+        }
+        self.counts.entry(segment).or_default()[record.kind() as usize] += 1;
+        self.put_in_flight(id, segment, record);
+    }
+
+    /// Keeps or drops the whole record, by its state.
+    pub(crate) fn put_in_flight(&mut self, id: RecordId, segment: SegmentId, record: Record) {
+        if record.kind() == onlyonce_core::StateKind::InFlight {
+            self.in_flight.insert(id, (record, segment));
+        } else {
+            self.in_flight.remove(&id);
+        }
+    }
+
+    fn discount(&mut self, id: &RecordId, before: &Stored) {
+        let forgotten = match self.segments.get(&before.segment).map(|segment| &segment.index) {
+            Some(Index::Open(slots)) => slots.get(id).is_some_and(|slot| slot.kind.is_none()),
+            _ => false,
+        };
+        if let Some(counts) = self.counts.get_mut(&before.segment).filter(|_| !forgotten) {
+            let count = &mut counts[before.record.kind() as usize];
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    pub(crate) fn set_counts(&mut self, segment: SegmentId, counts: [u64; 4]) {
+        self.counts.insert(segment, counts);
+    }
+
+    /// Puts the index of a sealed segment in place of its map.
+    pub(crate) fn seal(&mut self, segment: SegmentId, index: Arc<SealedIndex>) {
+        if let Some(segment) = self.segments.get_mut(&segment) {
+            segment.index = Index::Sealed(index);
+        }
+    }
+
+    /// What is in flight and past its lease, up to `most`.
+    pub(crate) fn lapsed(&self, now: Timestamp, most: usize) -> Vec<RecordId> {
+        let lapsed = self.in_flight.iter().filter(|(_, (record, _))| record.is_lapsed(now));
+        lapsed.take(most).map(|(id, _)| *id).collect()
+    }
+
+    /// Stops counting up to `most` expired records of open segments. They stay, unseen, to hide their older entries.
+    pub(crate) fn forget_expired(&mut self, now: Timestamp, most: usize) -> usize {
+        let mut forgotten = 0;
+        for (id, segment) in &mut self.segments {
+            let Index::Open(slots) = &mut segment.index else { continue };
+            let counts = self.counts.entry(*id).or_default();
+            for slot in slots.values_mut() {
+                let expired = slot.expires_at.is_some_and(|at| at <= now);
+                if let Some(kind) = slot.kind.filter(|_| expired && forgotten < most) {
+                    slot.kind = None;
+                    counts[kind as usize] = counts[kind as usize].saturating_sub(1);
+                    forgotten += 1;
+                }
+            }
+        }
+        forgotten
+    }
+
+    /// Whether an expired record still counts.
+    pub(crate) fn has_expired(&self, now: Timestamp) -> bool {
+        self.oldest_expired(now).is_some()
+    }
+
+    fn oldest_expired(&self, now: Timestamp) -> Option<Duration> {
+        let open = self.segments.values().filter_map(|segment| match &segment.index {
+            Index::Open(slots) => Some(slots),
+            Index::Sealed(_) => None,
+        });
+        let counted = open.flat_map(HashMap::values).filter(|slot| slot.kind.is_some());
+        counted.filter_map(|slot| slot.expires_at).filter(|at| *at <= now).min().map(|at| at.until(now))
+    }
+
+    /// Takes no more entries into active segments in which everything has expired. Answers which.
+    pub(crate) fn retire_idle(&mut self, now: Timestamp) -> Vec<SegmentId> {
+        let active = self.active.iter().flatten().filter_map(|id| self.segments.get(id));
+        let idle: Vec<_> =
+            active.filter(|segment| self.is_over(segment, now)).map(|segment| segment.id).collect();
+        for id in &idle {
+            self.active[usize::from(id.class.number())] = None;
+        }
+        idle
+    }
+
+    /// The segments in which everything has expired and behind which no older entry of their records is left.
+    ///
+    /// Those can be in older segments of the same class, and in segments of shorter classes that were begun before the
+    /// next one of this class was.
+    pub(crate) fn droppable(&self, now: Timestamp) -> Vec<SegmentId> {
+        let mut kept: Vec<SegmentId> = Vec::new();
+        let mut droppable = Vec::new();
+        let mut segments = self.segments.iter().peekable();
+        while let Some((id, segment)) = segments.next() {
+            let next = segments.peek().filter(|(next, _)| next.class == id.class);
+            let until = next.map_or(u64::MAX, |(next, _)| next.seq);
+            let blocked = kept.iter().any(|older| older.class == id.class || older.seq < until);
+            let active = self.is_active(*id);
+            if blocked || active || !self.is_over(segment, now) {
+                kept.push(*id);
+            } else {
+                droppable.push(*id);
+            }
+        }
+        droppable
+    }
+
+    fn is_over(&self, segment: &Segment, now: Timestamp) -> bool {
+        now >= segment.expires_at && !self.in_flight.values().any(|(_, id)| *id == segment.id)
+    }
+
+    /// Lets go of a segment. Answers how many records went with it.
+    pub(crate) fn drop_segment(&mut self, id: SegmentId) -> Option<(Segment, u64)> {
+        let gone = self.counts.remove(&id).unwrap_or_default().iter().sum();
+        self.segments.remove(&id).map(|segment| (segment, gone))
+    }
+
+    /// Refuses to call a key absent while entries are missing whose keys nobody knows.
+    pub(crate) fn believe_absence(&self) -> Result<(), StoreError> {
+        if self.segments.values().any(|segment| segment.lost_some) {
+            return Err(StoreError::new(StoreErrorKind::Corrupt, "looking for a record")
+                .because("entries are damaged beyond knowing whose they were"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn stats(&self, now: Timestamp) -> Stats {
+        let mut stats = Stats::default();
+        for counts in self.counts.values() {
+            stats.in_flight += counts[0];
+            stats.completed += counts[1];
+            stats.released += counts[2];
+            stats.unknown += counts[3];
+        }
+        stats.bytes = self.segments.values().map(|segment| segment.end).sum();
+        stats.oldest_expired = self.oldest_expired(now);
+        stats
+    }
+
+    /// How much memory the indexes and what is in flight take, roughly.
+    pub(crate) fn memory(&self) -> usize {
+        let indexes = self.segments.values().map(|segment| match &segment.index {
+            Index::Open(slots) => slots.capacity() * (size_of::<(RecordId, crate::segment::Slot)>() + 1),
+            Index::Sealed(sealed) => sealed.memory(),
+        });
+        indexes.sum::<usize>() + self.in_flight_memory()
+    }
+
+    /// How much memory what is in flight takes, roughly. It cannot be given up.
+    pub(crate) fn in_flight_memory(&self) -> usize {
+        self.in_flight.capacity() * size_of::<(RecordId, (Record, SegmentId))>()
+    }
+
+    /// Gives up filters, the oldest segment's first, until the memory is below `most`.
+    pub(crate) fn spare_memory(&mut self, most: usize) {
+        while self.memory() > most {
+            let smaller = self.segments.values_mut().find_map(|segment| match &segment.index {
+                Index::Sealed(sealed) => sealed.without_filter().map(|smaller| (segment, smaller)),
+                Index::Open(_) => None,
+            });
+            let Some((segment, smaller)) = smaller else { break };
+            segment.index = Index::Sealed(Arc::new(smaller));
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The one thread that writes: decides what waits, writes it with one write a segment, syncs, publishes, answers.
+//!
+//! ORDER: decide → write → sync → publish → answer. Nothing is seen or acknowledged before it is durable.
+
+mod erase;
+mod group;
+mod import;
+mod room;
+mod seal;
+mod sweep;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use onlyonce_core::store::Batch;
+use onlyonce_core::transition::{Answer, Command};
+use onlyonce_core::{Fence, StoreError, StoreErrorKind};
+use tokio::sync::oneshot;
+
+use self::group::Group;
+use crate::recovery;
+use crate::segment::SegmentId;
+use crate::shared::{Job, Shared};
+
+pub(crate) use seal::Sealer;
+
+/// Makes a store that was just read ready: space is set aside, and what was in flight is unknown.
+pub(crate) fn prepare(shared: &Shared) -> Result<(), StoreError> {
+    let failed = |error: io::Error| {
+        StoreError::new(StoreErrorKind::Unavailable, "preparing the store's folder").because(error)
+    };
+    match room::set_aside(shared) {
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+            shared.full.store(true, Ordering::Relaxed);
+        }
+        other => other.map_err(failed)?,
+    }
+    let unfinished = recovery::unfinished(&shared.catalog(), shared.clock.now())?;
+    for (id, stored) in unfinished.held_elsewhere {
+        shared.catalog_mut().put_in_flight(id, stored.segment, stored.record);
+    }
+    let mut group = Group::default();
+    for (id, record, stored) in unfinished.orphans {
+        group.put_from_elsewhere(id, record, Some(stored));
+    }
+    if !group.is_empty() {
+        let written = group.write(shared).map_err(failed)?;
+        written.publish(&mut shared.catalog_mut());
+    }
+    Ok(())
+}
+
+/// How long the store is idle before a mark proves that its last group was synced.
+const IDLE: Duration = Duration::from_millis(50);
+/// How many bytes a group may have before the rest waits for the next one.
+const GROUP_BYTES_MAX: usize = 16 << 20;
+
+pub(crate) struct Committer {
+    shared: Arc<Shared>,
+    /// Segments to seal.
+    to_seal: Sender<SegmentId>,
+    /// Grants of this boot so far.
+    fences: u64,
+    /// Whether the last group has no mark behind it yet.
+    unmarked: bool,
+}
+
+type Waiting = (Batch<Answer>, oneshot::Sender<Batch<Answer>>);
+
+impl Committer {
+    pub(crate) fn new(shared: Arc<Shared>, to_seal: Sender<SegmentId>) -> Self {
+        Self { shared, to_seal, fences: 0, unmarked: false }
+    }
+
+    /// Works until the store is closed.
+    pub(crate) fn run(mut self) {
+        while let Some(jobs) = self.shared.take_jobs(self.unmarked.then_some(IDLE)) {
+            if jobs.is_empty() {
+                self.mark();
+                continue;
+            }
+            let mut jobs = VecDeque::from(jobs);
+            while !jobs.is_empty() {
+                self.commit_some(&mut jobs);
+            }
+        }
+        self.mark();
+    }
+
+    /// Commits as many of `jobs` as fit into one group.
+    fn commit_some(&mut self, jobs: &mut VecDeque<Job>) {
+        let mut group = Group::default();
+        let mut waiting: Vec<Waiting> = Vec::new();
+        while group.bytes() < GROUP_BYTES_MAX
+            && let Some(job) = jobs.pop_front()
+        {
+            match job {
+                Job::Commands(commands, reply) => {
+                    let answers = commands.iter().map(|command| self.decide(&mut group, command)).collect();
+                    waiting.push((answers, reply));
+                }
+                Job::Sweep(budget, reply) => {
+                    // A sweep writes and drops on its own: it must not see what is not durable yet.
+                    self.finish(group, waiting, jobs);
+                    let swept = self.sweep(budget);
+                    drop(reply.send(swept));
+                    return;
+                }
+                Job::Import(records, reply) => {
+                    self.finish(group, waiting, jobs);
+                    let imported = self.import(records);
+                    drop(reply.send(imported));
+                    return;
+                }
+            }
+        }
+        self.finish(group, waiting, jobs);
+    }
+
+    /// One command on top of what is durable and what the group has decided already.
+    fn decide(&mut self, group: &mut Group, command: &Command) -> Result<Answer, StoreError> {
+        self.shared.check()?;
+        let next_fence = self.next_fence()?;
+        group.decide(&self.shared, command, next_fence)
+    }
+
+    fn next_fence(&mut self) -> Result<Fence, StoreError> {
+        self.fences += 1;
+        let fence = self.shared.meta().fence(self.fences);
+        fence.ok_or_else(|| {
+            StoreError::new(StoreErrorKind::Unavailable, "granting")
+                .because("four thousand million grants since the start; restart to go on")
+        })
+    }
+
+    /// Makes a group durable and answers it; when the disk is full, what may still be written is.
+    fn finish(&mut self, group: Group, waiting: Vec<Waiting>, jobs: &mut VecDeque<Job>) {
+        let (ids, erased) = (group.ids(), group.erased());
+        match self.commit(group).and_then(|()| erase::overwrite(&self.shared, &erased)) {
+            Ok(()) => {
+                for id in &ids {
+                    self.shared.watches.wake(id);
+                }
+                for (answers, reply) in waiting {
+                    drop(reply.send(answers));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.out_of_room(waiting, jobs),
+            Err(error) => {
+                for (answers, reply) in waiting {
+                    let failed = answers.iter().map(|_| Err(self.shared.poison("writing", &error)));
+                    drop(reply.send(failed.collect()));
+                }
+            }
+        }
+    }
+
+    /// Writes, syncs and publishes. Nothing is published unless all of it is durable.
+    fn commit(&mut self, group: Group) -> io::Result<()> {
+        if group.is_empty() {
+            return Ok(());
+        }
+        let written = group.write(&self.shared)?;
+        self.unmarked = true;
+        for segment in written.publish(&mut self.shared.catalog_mut()) {
+            // A sealer that is gone leaves the segment to the next start.
+            let _ = self.to_seal.send(segment);
+        }
+        Ok(())
+    }
+
+    /// Writes a mark behind the last group of each segment: proof that what lies before it was synced.
+    fn mark(&mut self) {
+        self.unmarked = false;
+        if self.shared.check().is_ok()
+            && let Err(error) = group::write_marks(&self.shared)
+            && error.kind() != io::ErrorKind::StorageFull
+        {
+            self.shared.poison("writing a mark", &error);
+        }
+    }
+}

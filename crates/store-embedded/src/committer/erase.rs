@@ -1,0 +1,48 @@
+//! Erasure on disk: older entries of an erased record are overwritten where they lie.
+//!
+//! A log that only appends would keep the body until its segment goes. The heads stay, so that the log can still be
+//! read; the bodies become zeros. Killed half way, it leaves some: the command was not answered and is repeated.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+
+use onlyonce_core::RecordId;
+
+use crate::frame::HEAD_BYTES;
+use crate::segment::scan::places_of;
+use crate::segment::{Candidate, Place, SegmentId};
+use crate::shared::Shared;
+
+/// Overwrites every entry of `erased` but the last, which holds no body any more. One pass over each segment that may
+/// have one, however many records are erased together.
+pub(super) fn overwrite(shared: &Shared, erased: &HashSet<RecordId>) -> io::Result<()> {
+    if erased.is_empty() {
+        return Ok(());
+    }
+    let last: HashSet<_> = erased.iter().filter_map(|id| last_entry(shared, id)).collect();
+    let concerned: Vec<_> = {
+        let catalog = shared.catalog();
+        let segments = catalog.segments.values();
+        let concerned = segments.filter(|segment| erased.iter().any(|id| segment.candidate(id).is_some()));
+        concerned.map(|segment| (segment.id, segment.end, Arc::clone(&segment.file))).collect()
+    };
+    for (segment, end, file) in concerned {
+        for (_, place) in places_of(&*file, segment.seq, end, erased)? {
+            if !last.contains(&(segment, place.offset)) {
+                let Place { offset, body_len } = place;
+                file.write_at(u64::from(offset) + HEAD_BYTES as u64, &vec![0; body_len as usize])?;
+            }
+        }
+        file.sync()?;
+    }
+    Ok(())
+}
+
+/// The entry that was just written for `id`.
+fn last_entry(shared: &Shared, id: &RecordId) -> Option<(SegmentId, u32)> {
+    match shared.catalog().segments.values().rev().find_map(|segment| segment.candidate(id))? {
+        Candidate::Here(_, segment, place) => Some((segment, place.offset)),
+        Candidate::Maybe(..) => None,
+    }
+}

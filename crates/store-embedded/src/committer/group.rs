@@ -1,0 +1,323 @@
+//! Commands that are made durable together: decided one on top of the other, written and synced as one.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+
+use onlyonce_core::record::codec;
+use onlyonce_core::transition::{
+    Answer, Change, ClaimAnswer, Command, EraseAnswer, Moment, UnknownPolicy, transition,
+};
+use onlyonce_core::{Fence, Record, RecordId, StoreError, StoreErrorKind, Timestamp};
+
+use crate::catalog::{Catalog, Stored};
+use crate::class::Class;
+use crate::frame;
+use crate::io::DiskFile;
+use crate::options::Sync;
+use crate::segment::{Place, Segment, SegmentId};
+use crate::shared::Shared;
+
+/// What was decided and is not durable yet.
+#[derive(Default)]
+pub(super) struct Group {
+    /// The last decision on each record, and what was durable before the group.
+    decided: HashMap<RecordId, Decided>,
+    /// The order in which records were first decided on, so that a run can be repeated to the byte.
+    order: Vec<RecordId>,
+    bytes: usize,
+    /// Whether there is more to it than grants.
+    needs_sync: bool,
+    /// Records whose bodies must leave the disk.
+    erased: HashSet<RecordId>,
+}
+
+struct Decided {
+    record: Record,
+    class: Class,
+    before: Option<Stored>,
+    /// Whether it must be written: a renewal of a grant of this process need not be.
+    durable: bool,
+}
+
+impl Group {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.decided.is_empty()
+    }
+
+    pub(super) fn erased(&self) -> HashSet<RecordId> {
+        self.erased.clone()
+    }
+
+    pub(super) fn ids(&self) -> Vec<RecordId> {
+        self.order.clone()
+    }
+
+    /// Decides one command on top of the group.
+    pub(super) fn decide(
+        &mut self,
+        shared: &Shared,
+        command: &Command,
+        next_fence: Fence,
+    ) -> Result<Answer, StoreError> {
+        let id = *command.id();
+        let before = match self.decided.get(&id) {
+            Some(decided) => decided.before.clone(),
+            None => shared.read(&id)?,
+        };
+        let current = self.decided.get(&id).map(|decided| &decided.record);
+        let current = current.or(before.as_ref().map(|stored| &stored.record));
+        let moment = Moment { now: shared.clock.now(), next_fence };
+        let (change, answer) = transition(current, command, moment);
+        if let Change::Put(record) = change {
+            let granted = matches!(answer, Answer::Claim(ClaimAnswer::Granted(_)));
+            if granted {
+                may_grant(shared, command)?;
+            }
+            if matches!(answer, Answer::Erase(EraseAnswer::Erased)) {
+                self.erased.insert(id);
+            }
+            // A renewal need not outlive the process, whose own grants are unknown at the next start anyway.
+            let durable = !matches!(command, Command::Renew(_)) || record.remote;
+            self.needs_sync |= durable && !granted;
+            self.put(id, record, before, durable);
+        }
+        // An expired record need not be removed: it reads as absent until its segment goes.
+        Ok(answer)
+    }
+
+    pub(super) fn has(&self, id: &RecordId) -> bool {
+        self.decided.contains_key(id)
+    }
+
+    /// Adds a record that no command of ours decided: one whose owner is gone, or one of another store.
+    pub(super) fn put_from_elsewhere(&mut self, id: RecordId, record: Record, stored: Option<Stored>) {
+        self.needs_sync = true;
+        self.put(id, record, stored, true);
+    }
+
+    /// Adds what is to be stored under `id`.
+    pub(super) fn put(&mut self, id: RecordId, record: Record, before: Option<Stored>, durable: bool) {
+        let stored_in = before.as_ref().map(|stored| stored.segment.class);
+        let earlier = self.decided.get(&id);
+        let class = Class::of_record(&record, stored_in.max(earlier.map(|decided| decided.class)));
+        let durable = durable || earlier.is_some_and(|decided| decided.durable);
+        if earlier.is_none() {
+            self.order.push(id);
+        }
+        self.bytes += record.weight();
+        self.decided.insert(id, Decided { record, class, before, durable });
+    }
+
+    /// Writes every record once, in its last state, and syncs.
+    pub(super) fn write(self, shared: &Shared) -> io::Result<Written> {
+        let sync = match shared.options.sync {
+            Sync::Always => true,
+            Sync::Outcome => self.needs_sync,
+            Sync::None => false,
+        };
+        let mut written = Written { pieces: BTreeMap::new(), puts: Vec::new(), frozen: Vec::new(), sync };
+        match self.write_into(&mut written, shared) {
+            Ok(()) => Ok(written),
+            Err(error) => {
+                written.take_back(shared)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn write_into(mut self, written: &mut Written, shared: &Shared) -> io::Result<()> {
+        for id in std::mem::take(&mut self.order) {
+            let Some(decided) = self.decided.remove(&id) else { continue };
+            if let (false, Some(before)) = (decided.durable, &decided.before) {
+                let segment = before.segment;
+                let (record, before) = (decided.record, decided.before);
+                written.puts.push(Put { id, segment, place: None, record, before });
+                continue;
+            }
+            let body = codec::encode(&id, &decided.record);
+            let piece = written.piece(shared, decided.class)?;
+            let at = piece.start + piece.bytes.len() as u64;
+            let narrow = |number: u64| u32::try_from(number).map_err(|_| io::ErrorKind::FileTooLarge);
+            let place = Place { offset: narrow(at)?, body_len: narrow(body.len() as u64)? };
+            frame::put_entry(&mut piece.bytes, &id, &body);
+            let (segment, before) = (piece.id, decided.before);
+            written.puts.push(Put { id, segment, place: Some(place), record: decided.record, before });
+        }
+        written.write()
+    }
+}
+
+/// What one group adds to one segment.
+struct Piece {
+    id: SegmentId,
+    file: Arc<dyn DiskFile>,
+    start: u64,
+    bytes: Vec<u8>,
+    /// The segment, when it was begun for this group.
+    begun: Option<Segment>,
+}
+
+struct Put {
+    id: RecordId,
+    segment: SegmentId,
+    /// `None` for what is kept in memory only.
+    place: Option<Place>,
+    record: Record,
+    before: Option<Stored>,
+}
+
+/// A group on its way to the disk, and on its way into the catalog once it is there.
+pub(super) struct Written {
+    pieces: BTreeMap<Class, Piece>,
+    puts: Vec<Put>,
+    /// Segments that take no more entries.
+    frozen: Vec<SegmentId>,
+    /// Whether it must survive a power cut.
+    sync: bool,
+}
+
+impl Written {
+    /// The piece of `class`, begun with a mark on first use.
+    fn piece(&mut self, shared: &Shared, class: Class) -> io::Result<&mut Piece> {
+        if !self.pieces.contains_key(&class) {
+            let piece = self.begin(shared, class)?;
+            self.pieces.insert(class, piece);
+        }
+        Ok(self.pieces.get_mut(&class).expect("just put there"))
+    }
+
+    fn begin(&mut self, shared: &Shared, class: Class) -> io::Result<Piece> {
+        let now = shared.clock.now();
+        let catalog = shared.catalog();
+        let crowded = catalog.memory() > shared.options.memory_bytes_max;
+        let mut proven = true;
+        let mut piece = match catalog.active(class) {
+            Some(segment) if !crowded && has_room(segment, shared, now) => {
+                proven = segment.synced;
+                Piece {
+                    id: segment.id,
+                    file: Arc::clone(&segment.file),
+                    start: segment.end,
+                    bytes: Vec::new(),
+                    begun: None,
+                }
+            }
+            full => {
+                self.frozen.extend(full.map(|segment| segment.id));
+                let begun = self.pieces.values().map(|piece| piece.id.seq + 1).max().unwrap_or(0);
+                let id = SegmentId { class, seq: catalog.next_seq().max(begun) };
+                drop(catalog);
+                let file = shared.disk.create(&id.file_name())?;
+                // ORDER: the name is durable before anything in the file is acknowledged.
+                shared.disk.sync_folder()?;
+                let segment = Segment::new(id, Arc::clone(&file), now);
+                Piece { id, file, start: 0, bytes: Vec::new(), begun: Some(segment) }
+            }
+        };
+        // A mark says that all before it was synced: it is written only where that is so.
+        if proven {
+            frame::put_mark(&mut piece.bytes, piece.id.seq, piece.start);
+        }
+        Ok(piece)
+    }
+
+    fn write(&self) -> io::Result<()> {
+        for piece in self.pieces.values() {
+            piece.file.write_at(piece.start, &piece.bytes)?;
+        }
+        if self.sync {
+            for piece in self.pieces.values() {
+                // A sync that found no room is a failed sync like any other: nobody knows what it left.
+                piece.file.sync().map_err(|error| match error.kind() {
+                    io::ErrorKind::StorageFull => io::Error::other(error),
+                    _ => error,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes every piece off the disk again: what was half written must not be taken for entries later. If that fails
+    /// too, the caller must not go on.
+    fn take_back(&self, shared: &Shared) -> io::Result<()> {
+        for piece in self.pieces.values() {
+            if piece.begun.is_some() {
+                shared.disk.remove(&piece.id.file_name()).map_err(io::Error::other)?;
+            } else {
+                piece.file.set_len(piece.start).map_err(io::Error::other)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets readers see it. Answers the segments that are ready to be sealed.
+    pub(super) fn publish(self, catalog: &mut Catalog) -> Vec<SegmentId> {
+        for piece in self.pieces.into_values() {
+            if let Some(segment) = piece.begun {
+                catalog.add(segment, true);
+            }
+            if let Some(segment) = catalog.segments.get_mut(&piece.id) {
+                segment.end = piece.start + piece.bytes.len() as u64;
+                segment.synced = self.sync;
+            }
+        }
+        for put in self.puts {
+            match put.place {
+                Some(place) => catalog.put(put.id, put.segment, place, put.record, put.before.as_ref()),
+                None => catalog.put_in_flight(put.id, put.segment, put.record),
+            }
+        }
+        self.frozen
+    }
+}
+
+fn has_room(segment: &Segment, shared: &Shared, now: Timestamp) -> bool {
+    segment.end < shared.options.segment_bytes_max && now < segment.started_at + segment.id.class.span()
+}
+
+/// Refuses a grant that the store cannot keep its promise about.
+fn may_grant(shared: &Shared, command: &Command) -> Result<(), StoreError> {
+    let memory = shared.options.memory_bytes_max;
+    if shared.is_full() || shared.catalog().in_flight_memory() > memory {
+        return Err(StoreError::new(StoreErrorKind::Full, "claiming a record"));
+    }
+    match command {
+        Command::Claim(claim)
+            if shared.options.sync == Sync::Outcome && claim.terms.unknown != UnknownPolicy::Rerun =>
+        {
+            let reason = "a store that does not sync grants takes only claims whose policy is rerun";
+            Err(StoreError::new(StoreErrorKind::Misuse, "claiming a record").because(reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes and syncs a mark at the end of every segment that takes entries.
+pub(super) fn write_marks(shared: &Shared) -> io::Result<()> {
+    let mut marked = Vec::new();
+    for class in (0..=u8::MAX).map_while(Class::new) {
+        let catalog = shared.catalog();
+        let active = catalog.active(class).filter(|segment| segment.synced && segment.end > 0);
+        let Some((id, end, file)) = active.map(|s| (s.id, s.end, Arc::clone(&s.file))) else {
+            continue;
+        };
+        let mut mark = Vec::new();
+        frame::put_mark(&mut mark, id.seq, end);
+        drop(catalog);
+        file.write_at(end, &mark)?;
+        file.sync()?;
+        marked.push((id, end + mark.len() as u64));
+    }
+    let mut catalog = shared.catalog_mut();
+    for (id, end) in marked {
+        if let Some(segment) = catalog.segments.get_mut(&id) {
+            segment.end = end;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! A full disk: new claims are refused, and the completions of what was granted go into space that was set aside.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::Ordering;
+
+use onlyonce_core::{StoreError, StoreErrorKind};
+
+use super::{Committer, Waiting};
+use crate::shared::{Job, Shared};
+
+const RESERVE: &str = "reserve";
+/// How much of the reserve is written at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Sets space aside by filling a file: it must be on the disk to be given back to it.
+pub(crate) fn set_aside(shared: &Shared) -> io::Result<()> {
+    let size = shared.options.reserve_bytes;
+    if shared.disk.names()?.iter().any(|name| name == RESERVE) {
+        if shared.disk.open(RESERVE)?.len()? == size {
+            return Ok(());
+        }
+        shared.disk.remove(RESERVE)?;
+    }
+    let file = shared.disk.create(RESERVE)?;
+    let mut at = 0;
+    while at < size {
+        let len = CHUNK.min(usize::try_from(size - at).unwrap_or(CHUNK));
+        file.write_at(at, &vec![0; len])?;
+        at += len as u64;
+    }
+    file.sync()?;
+    shared.disk.sync_folder()
+}
+
+impl Committer {
+    /// Refuses the commands of a group that found no room, and gives the reserve back for those that follow.
+    ///
+    /// All of them, not only the claims: they were decided one on top of the other. Every command may be repeated, and
+    /// the engine does repeat completions; they find the reserve.
+    pub(super) fn out_of_room(&mut self, waiting: Vec<Waiting>, jobs: &mut VecDeque<Job>) {
+        let first = !self.shared.full.swap(true, Ordering::Relaxed);
+        let freed = first && self.shared.disk.remove(RESERVE).is_ok();
+        tracing::warn!(freed, waiting = jobs.len(), "the disk is full: new claims are refused");
+        for (answers, reply) in waiting {
+            let refused =
+                answers.iter().map(|_| Err(StoreError::new(StoreErrorKind::Full, "writing to a full disk")));
+            drop(reply.send(refused.collect()));
+        }
+    }
+
+    /// Tries to set space aside again; if that works, the disk is no longer full.
+    pub(super) fn look_for_room(&self) {
+        if self.shared.is_full() && set_aside(&self.shared).is_ok() {
+            self.shared.full.store(false, Ordering::Relaxed);
+            tracing::info!("the disk has room again: claims are taken");
+        }
+    }
+}

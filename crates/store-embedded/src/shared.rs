@@ -1,0 +1,175 @@
+//! What callers and the threads of a store share: the queue of waiting commands, the catalog, and whether all is well.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+use std::time::Duration;
+
+use onlyonce_core::store::{Batch, Imported, SweepBudget, Swept, Watches};
+use onlyonce_core::transition::{Answer, Command};
+use onlyonce_core::{Clock, Record, RecordId, StoreError, StoreErrorKind};
+use tokio::sync::oneshot;
+
+use crate::catalog::{Catalog, Stored};
+use crate::io::Disk;
+use crate::meta::Meta;
+use crate::options::Options;
+
+/// The most commands that may wait. One more is refused: a disk that does not keep up must not eat the memory.
+const QUEUE_MAX: usize = 65_536;
+
+/// Something for the committer to do.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Commands(Vec<Command>, oneshot::Sender<Batch<Answer>>),
+    Sweep(SweepBudget, oneshot::Sender<Result<Swept, StoreError>>),
+    Import(Vec<(RecordId, Record)>, oneshot::Sender<Result<Imported, StoreError>>),
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: Vec<Job>,
+    stopping: bool,
+}
+
+pub(crate) struct Shared {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: Options,
+    pub(crate) watches: Watches,
+    pub(crate) meta: Mutex<Meta>,
+    /// Set while the disk has no room: new claims are refused, what is granted is completed from the reserve.
+    pub(crate) full: AtomicBool,
+    catalog: RwLock<Catalog>,
+    queue: Mutex<Queue>,
+    more: Condvar,
+    /// Why nothing may be written any more.
+    poisoned: OnceLock<String>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("disk", &self.disk).field("poisoned", &self.poisoned).finish()
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+        meta: Meta,
+        catalog: Catalog,
+    ) -> Self {
+        Self {
+            disk,
+            clock,
+            options,
+            watches: Watches::default(),
+            meta: Mutex::new(meta),
+            full: AtomicBool::new(false),
+            catalog: RwLock::new(catalog),
+            queue: Mutex::default(),
+            more: Condvar::new(),
+            poisoned: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn catalog_mut(&self) -> RwLockWriteGuard<'_, Catalog> {
+        self.catalog.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn meta(&self) -> MutexGuard<'_, Meta> {
+        self.meta.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is durably stored under `id`. An absence is believed only while nothing is missing.
+    pub(crate) fn read(&self, id: &RecordId) -> Result<Option<Stored>, StoreError> {
+        // The disk is read after the catalog was let go: a slow read holds nobody up.
+        let lookup = self.catalog().lookup(id);
+        let stored = lookup.read(id)?;
+        if stored.is_none() {
+            self.catalog().believe_absence()?;
+        }
+        Ok(stored)
+    }
+
+    /// Hands a job to the committer.
+    pub(crate) fn push(&self, job: Job) -> Result<(), StoreError> {
+        self.check()?;
+        let mut queue = self.queue();
+        if queue.stopping {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "reaching a store that is closing"));
+        }
+        if queue.jobs.len() >= QUEUE_MAX {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "waiting for the disk")
+                .because("too many commands wait for the disk"));
+        }
+        queue.jobs.push(job);
+        self.more.notify_one();
+        Ok(())
+    }
+
+    /// Waits for jobs. `None` when the store is closing and nothing is left; an empty list after `patience`.
+    pub(crate) fn take_jobs(&self, patience: Option<Duration>) -> Option<Vec<Job>> {
+        let mut queue = self.queue();
+        while queue.jobs.is_empty() {
+            if queue.stopping {
+                return None;
+            }
+            queue = match patience {
+                None => self.more.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                Some(patience) => {
+                    let (queue, waited) =
+                        self.more.wait_timeout(queue, patience).unwrap_or_else(PoisonError::into_inner);
+                    if waited.timed_out() && queue.jobs.is_empty() {
+                        return Some(Vec::new());
+                    }
+                    queue
+                }
+            };
+        }
+        Some(std::mem::take(&mut queue.jobs))
+    }
+
+    pub(crate) fn stop(&self) {
+        self.queue().stopping = true;
+        self.more.notify_all();
+    }
+
+    /// Never again: after a failed sync nobody knows what the disk holds, and asking it again may lie.
+    pub(crate) fn poison(&self, doing: &str, error: &io::Error) -> StoreError {
+        let reason = format!("{doing} failed ({error}); restart to recover from the log");
+        tracing::error!(reason, "the embedded store takes no more commands");
+        let reason = self.poisoned.get_or_init(|| reason);
+        StoreError::new(StoreErrorKind::Unavailable, "writing to the store")
+            .because(reason.clone())
+            .with_unknown_outcome()
+    }
+
+    /// Refuses if the store was poisoned.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        match self.poisoned.get() {
+            None => Ok(()),
+            Some(reason) => {
+                Err(StoreError::new(StoreErrorKind::Unavailable, "using a store whose disk failed")
+                    .because(reason.clone()))
+            }
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+}
