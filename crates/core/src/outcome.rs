@@ -80,14 +80,14 @@ impl Outcome {
         &self.body
     }
 
-    /// The same outcome with its body gone. A tombstone has none, and keeps saying why.
+    /// The same outcome with its body gone. Also a tombstone says so then: nothing may be kept beside it any more.
     #[must_use]
     pub fn erased(&self) -> Self {
-        let why = match self.body {
-            Body::Kept(_) => Tombstone::Erased,
-            Body::Tombstone(why) => why,
-        };
-        Self { content_version: self.content_version, head: self.head.clone(), body: Body::Tombstone(why) }
+        Self {
+            content_version: self.content_version,
+            head: self.head.clone(),
+            body: Body::Tombstone(Tombstone::Erased),
+        }
     }
 
     /// Whether the body was erased on request.
