@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::key::KeyCommand;
+use crate::records::RecordsCommand;
 
 /// The exit codes, as every `--help` shows them. A macro, because help texts are joined at compile time.
 macro_rules! exit_codes {
@@ -14,6 +15,7 @@ Exit codes:
   3   --strict was given and there were warnings: no key was printed
   65  the input was read but is refused: not JSON, empty, too large, out of range
   66  an input file cannot be read
+  69  the store cannot be opened, read or written
   71  the operating system gave no random bytes
   74  the output cannot be written"
     };
@@ -41,4 +43,7 @@ pub(crate) enum Command {
     /// Make idempotency keys
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Move and copy records of a store that no process has open
+    #[command(subcommand)]
+    Records(RecordsCommand),
 }

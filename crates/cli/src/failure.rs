@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use onlyonce::StoreError;
 use onlyonce::key::derive::DeriveError;
 
 /// The command line is not understood. Also what clap uses.
@@ -12,6 +13,7 @@ pub(crate) const USAGE: u8 = 2;
 const STRICT: u8 = 3;
 const REFUSED: u8 = 65;
 const UNREADABLE: u8 = 66;
+const STORE: u8 = 69;
 const SYSTEM: u8 = 71;
 const OUTPUT: u8 = 74;
 
@@ -26,6 +28,8 @@ pub(crate) enum Failure {
         name: String,
         source: io::Error,
     },
+    /// The store failed.
+    Store(Box<StoreError>),
     /// The operating system did not give what is needed.
     System(Box<dyn Error>),
     /// The output cannot be written.
@@ -42,6 +46,7 @@ impl Failure {
             Self::Output(source) if source.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
             Self::Output(source) => (OUTPUT, format!("the output cannot be written: {source}")),
             Self::Refused(error) => (REFUSED, chain(error.as_ref())),
+            Self::Store(error) => (STORE, chain(error.as_ref())),
             Self::System(error) => (SYSTEM, chain(error.as_ref())),
             Self::Unreadable { name, source } => (UNREADABLE, format!("{name} cannot be read: {source}")),
             Self::Strict { warnings } => {
@@ -52,6 +57,12 @@ impl Failure {
         // When standard error is gone too, the exit code is all that is left to say it with.
         let _ = writeln!(io::stderr().lock(), "error: {text}");
         code.into()
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Box::new(error))
     }
 }
 

@@ -7,6 +7,7 @@ mod failure;
 mod input;
 mod key;
 mod output;
+mod records;
 mod times;
 
 use std::process::ExitCode;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     };
     let ended = match cli.command {
         Command::Key(command) => key::run(command),
+        Command::Records(command) => records::run(command),
     };
     ended.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }

@@ -72,7 +72,7 @@ fn warn(hazards: &[Hazard]) {
     }
 }
 
-fn write_line(text: &str) -> Result<(), Failure> {
+pub(crate) fn write_line(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(Failure::Output)
 }

@@ -86,6 +86,15 @@ impl EmbeddedStore {
         self.shared.catalog().memory()
     }
 
+    /// Copies the store into `folder` while it is in use. `progress` is told how many bytes are done, and of how many.
+    ///
+    /// Waits for the disk. A key that was used after the copy began is new to the copy: do not put a copy to use while
+    /// callers may still retry what the original answered since.
+    pub fn backup(&self, folder: &Path, progress: impl FnMut(u64, u64)) -> Result<(), StoreError> {
+        self.shared.check()?;
+        crate::backup::copy(&self.shared, folder, progress)
+    }
+
     /// Answers at once a claim that changes nothing; the rest waits for the disk.
     ///
     /// What is durable is a state that was current at some moment of this call: answering by it is answering in order.

@@ -19,6 +19,7 @@
 
 pub mod io;
 
+mod backup;
 mod catalog;
 mod class;
 mod committer;
