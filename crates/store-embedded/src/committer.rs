@@ -26,6 +26,7 @@ use crate::recovery;
 use crate::segment::SegmentId;
 use crate::shared::{Job, Shared};
 
+pub(crate) use room::give_back;
 pub(crate) use seal::Sealer;
 
 /// Makes a store that was just read ready: space is set aside, and what was in flight is unknown.
@@ -39,7 +40,28 @@ pub(crate) fn prepare(shared: &Shared) -> Result<(), StoreError> {
         }
         other => other.map_err(failed)?,
     }
-    let unfinished = recovery::unfinished(&shared.catalog(), shared.clock.now())?;
+    match write_unfinished(shared) {
+        Err(Failed::Disk(error)) if error.kind() == io::ErrorKind::StorageFull => {
+            shared.full.store(true, Ordering::Relaxed);
+            give_back(&*shared.disk);
+            write_unfinished(shared)
+        }
+        other => other,
+    }
+    .map_err(|failure| match failure {
+        Failed::Disk(error) => failed(error),
+        Failed::Store(error) => error,
+    })
+}
+
+enum Failed {
+    Disk(io::Error),
+    Store(StoreError),
+}
+
+/// Writes that nobody knows how far the owners of the last process got.
+fn write_unfinished(shared: &Shared) -> Result<(), Failed> {
+    let unfinished = recovery::unfinished(&shared.catalog(), shared.clock.now()).map_err(Failed::Store)?;
     for (id, stored) in unfinished.held_elsewhere {
         shared.catalog_mut().put_in_flight(id, stored.segment, stored.record);
     }
@@ -48,7 +70,7 @@ pub(crate) fn prepare(shared: &Shared) -> Result<(), StoreError> {
         group.put_from_elsewhere(id, record, Some(stored));
     }
     if !group.is_empty() {
-        let written = group.write(shared).map_err(failed)?;
+        let written = group.write(shared).map_err(Failed::Disk)?;
         written.publish(&mut shared.catalog_mut());
     }
     Ok(())
@@ -140,7 +162,10 @@ impl Committer {
     /// Makes a group durable and answers it; when the disk is full, what may still be written is.
     fn finish(&mut self, group: Group, waiting: Vec<Waiting>, jobs: &mut VecDeque<Job>) {
         let (ids, erased) = (group.ids(), group.erased());
-        match self.commit(group).and_then(|()| erase::overwrite(&self.shared, &erased)) {
+        let committed = self.commit(group);
+        // What is committed has happened: an erasure that fails after it is not a refusal of the group.
+        let erase = |()| erase::overwrite(&self.shared, &erased).map_err(io::Error::other);
+        match committed.and_then(erase) {
             Ok(()) => {
                 for id in &ids {
                     self.shared.watches.wake(id);

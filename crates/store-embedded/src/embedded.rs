@@ -62,7 +62,11 @@ impl EmbeddedStore {
         options
             .check()
             .map_err(|error| StoreError::new(StoreErrorKind::Misuse, "opening the store").because(error))?;
-        let meta = Meta::next_boot(&*disk)?;
+        // A disk so full that not even this fits has a reserve to give.
+        let meta = Meta::next_boot(&*disk).or_else(|error| {
+            committer::give_back(&*disk);
+            Meta::next_boot(&*disk).map_err(|_| error)
+        })?;
         let mut recovered = recovery::recover(&*disk, clock.now())?;
         recovered.catalog.begin_boot(meta.boot());
         let shared = Arc::new(Shared::new(disk, clock, options, meta, recovered.catalog));

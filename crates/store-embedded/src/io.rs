@@ -4,6 +4,7 @@
 
 mod real;
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -66,6 +67,28 @@ pub(crate) fn read_exactly(file: &dyn DiskFile, offset: u64, len: usize) -> io::
     Ok(bytes)
 }
 
+/// A sync that failed. Also when it found no room: nobody knows what it left, so it is never "full" to be tried again.
+#[derive(Debug)]
+struct SyncFailed(io::Error);
+
+impl fmt::Display for SyncFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "syncing failed: {}", self.0)
+    }
+}
+
+impl Error for SyncFailed {}
+
+/// Says of an error that it is a sync's.
+pub(crate) fn failed_sync(error: io::Error) -> io::Error {
+    io::Error::other(SyncFailed(error))
+}
+
+/// Whether an error is that of a sync, after which nobody may go on.
+pub(crate) fn is_failed_sync(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<SyncFailed>())
+}
+
 /// Writes a small file so that after a power cut either the old one or the new one is there, whole.
 pub(crate) fn replace(disk: &dyn Disk, name: &str, bytes: &[u8]) -> io::Result<()> {
     let temporary = format!("{name}.new");
@@ -76,7 +99,7 @@ pub(crate) fn replace(disk: &dyn Disk, name: &str, bytes: &[u8]) -> io::Result<(
     let file = disk.create(&temporary)?;
     file.write_at(0, bytes)?;
     // ORDER: the bytes are durable before the name is; a name that survives without its bytes would be an empty file.
-    file.sync()?;
+    file.sync().map_err(failed_sync)?;
     disk.rename(&temporary, name)?;
-    disk.sync_folder()
+    disk.sync_folder().map_err(failed_sync)
 }

@@ -59,7 +59,7 @@ fn is_leftover(name: &str, names: &[String]) -> bool {
 /// A segment by its index, if that can be believed.
 fn open_sealed(disk: &dyn Disk, id: SegmentId, catalog: &mut Catalog) -> io::Result<Option<Segment>> {
     let mut segment = Segment::new(id, disk.open(&id.file_name())?, Timestamp::default());
-    let Some((index, facts)) = SealedIndex::open(disk, &segment.index_name())? else {
+    let Some((index, facts)) = SealedIndex::open(disk, id.seq, &segment.index_name())? else {
         return Ok(None);
     };
     if segment.file.len()? < facts.end {

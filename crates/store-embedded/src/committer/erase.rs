@@ -1,7 +1,7 @@
 //! Erasure on disk: older entries of an erased record are overwritten where they lie.
 //!
 //! A log that only appends would keep the body until its segment goes. The heads stay, so that the log can still be
-//! read; the bodies become zeros. Killed half way, it leaves some: the command was not answered and is repeated.
+//! read; the bodies are overwritten. Killed half way, it leaves some: the command was not answered and is repeated.
 
 use std::collections::HashSet;
 use std::io;
@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use onlyonce_core::RecordId;
 
-use crate::frame::HEAD_BYTES;
+use super::group;
+use crate::frame::{self, HEAD_BYTES};
 use crate::segment::scan::places_of;
 use crate::segment::{Candidate, Place, SegmentId};
 use crate::shared::Shared;
@@ -28,10 +29,14 @@ pub(super) fn overwrite(shared: &Shared, erased: &HashSet<RecordId>) -> io::Resu
         concerned.map(|segment| (segment.id, segment.end, Arc::clone(&segment.file))).collect()
     };
     for (segment, end, file) in concerned {
-        for (_, place) in places_of(&*file, segment.seq, end, erased)? {
+        // ORDER: a mark behind what is overwritten, durable before it is: a body that a power cut leaves half
+        // overwritten must be taken for damage of that body, and not for a torn tail that takes its neighbours along.
+        group::prove(shared, segment)?;
+        for (id, place) in places_of(&*file, segment.seq, end, erased)? {
             if !last.contains(&(segment, place.offset)) {
                 let Place { offset, body_len } = place;
-                file.write_at(u64::from(offset) + HEAD_BYTES as u64, &vec![0; body_len as usize])?;
+                let body = frame::erased_body(&id, body_len as usize);
+                file.write_at(u64::from(offset) + HEAD_BYTES as u64, &body)?;
             }
         }
         file.sync()?;

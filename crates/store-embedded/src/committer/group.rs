@@ -13,7 +13,7 @@ use onlyonce_core::{Fence, Record, RecordId, StoreError, StoreErrorKind, Timesta
 use crate::catalog::{Catalog, Stored};
 use crate::class::Class;
 use crate::frame;
-use crate::io::DiskFile;
+use crate::io::{DiskFile, failed_sync};
 use crate::options::Sync;
 use crate::segment::{Place, Segment, SegmentId};
 use crate::shared::Shared;
@@ -208,13 +208,21 @@ impl Written {
                 }
             }
             full => {
-                self.frozen.extend(full.map(|segment| segment.id));
+                if let Some(segment) = full {
+                    self.frozen.push(segment.id);
+                    if segment.synced {
+                        // The last chance to prove its last group. The next sync of the file makes it count.
+                        let mut mark = Vec::new();
+                        frame::put_mark(&mut mark, segment.id.seq, segment.end);
+                        segment.file.write_at(segment.end, &mark)?;
+                    }
+                }
                 let begun = self.pieces.values().map(|piece| piece.id.seq + 1).max().unwrap_or(0);
                 let id = SegmentId { class, seq: catalog.next_seq().max(begun) };
                 drop(catalog);
                 let file = shared.disk.create(&id.file_name())?;
                 // ORDER: the name is durable before anything in the file is acknowledged.
-                shared.disk.sync_folder()?;
+                shared.disk.sync_folder().map_err(failed_sync)?;
                 let segment = Segment::new(id, Arc::clone(&file), now);
                 Piece { id, file, start: 0, bytes: Vec::new(), begun: Some(segment) }
             }
@@ -232,11 +240,7 @@ impl Written {
         }
         if self.sync {
             for piece in self.pieces.values() {
-                // A sync that found no room is a failed sync like any other: nobody knows what it left.
-                piece.file.sync().map_err(|error| match error.kind() {
-                    io::ErrorKind::StorageFull => io::Error::other(error),
-                    _ => error,
-                })?;
+                piece.file.sync().map_err(failed_sync)?;
             }
         }
         Ok(())
@@ -250,7 +254,12 @@ impl Written {
                 shared.disk.remove(&piece.id.file_name()).map_err(io::Error::other)?;
             } else {
                 piece.file.set_len(piece.start).map_err(io::Error::other)?;
+                // It was answered that nothing happened: that must be as durable as if something had.
+                piece.file.sync().map_err(failed_sync)?;
             }
+        }
+        if self.pieces.values().any(|piece| piece.begun.is_some()) {
+            shared.disk.sync_folder().map_err(failed_sync)?;
         }
         Ok(())
     }
@@ -299,25 +308,31 @@ fn may_grant(shared: &Shared, command: &Command) -> Result<(), StoreError> {
 
 /// Writes and syncs a mark at the end of every segment that takes entries.
 pub(super) fn write_marks(shared: &Shared) -> io::Result<()> {
-    let mut marked = Vec::new();
-    for class in (0..=u8::MAX).map_while(Class::new) {
+    let active: Vec<_> = {
         let catalog = shared.catalog();
-        let active = catalog.active(class).filter(|segment| segment.synced && segment.end > 0);
-        let Some((id, end, file)) = active.map(|s| (s.id, s.end, Arc::clone(&s.file))) else {
-            continue;
-        };
-        let mut mark = Vec::new();
-        frame::put_mark(&mut mark, id.seq, end);
-        drop(catalog);
-        file.write_at(end, &mark)?;
-        file.sync()?;
-        marked.push((id, end + mark.len() as u64));
+        let classes = (0..=u8::MAX).map_while(Class::new);
+        let active = classes.filter_map(|class| catalog.active(class));
+        // What was not synced cannot be proven, and need not be: nothing was promised about it.
+        active.filter(|segment| segment.synced && segment.end > 0).map(|segment| segment.id).collect()
+    };
+    active.into_iter().try_for_each(|segment| prove(shared, segment))
+}
+
+/// Makes all of a segment durable, and writes and syncs a mark behind it that says so.
+pub(super) fn prove(shared: &Shared, id: SegmentId) -> io::Result<()> {
+    let found = shared.catalog().segments.get(&id).map(|s| (s.synced, s.end, Arc::clone(&s.file)));
+    let Some((synced, end, file)) = found else {
+        return Ok(());
+    };
+    if !synced {
+        file.sync().map_err(failed_sync)?;
     }
-    let mut catalog = shared.catalog_mut();
-    for (id, end) in marked {
-        if let Some(segment) = catalog.segments.get_mut(&id) {
-            segment.end = end;
-        }
+    let mut mark = Vec::new();
+    frame::put_mark(&mut mark, id.seq, end);
+    file.write_at(end, &mark)?;
+    file.sync().map_err(failed_sync)?;
+    if let Some(segment) = shared.catalog_mut().segments.get_mut(&id) {
+        (segment.end, segment.synced) = (end + mark.len() as u64, true);
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use onlyonce_core::{StoreError, StoreErrorKind};
 
 use super::{Committer, Waiting};
+use crate::io::{Disk, failed_sync};
 use crate::shared::{Job, Shared};
 
 const RESERVE: &str = "reserve";
@@ -22,6 +23,20 @@ pub(crate) fn set_aside(shared: &Shared) -> io::Result<()> {
         }
         shared.disk.remove(RESERVE)?;
     }
+    if let Err(error) = fill(shared, size) {
+        // Half a reserve would only take room from what it is for.
+        shared.disk.remove(RESERVE).map_err(io::Error::other)?;
+        return Err(error);
+    }
+    shared.disk.sync_folder().map_err(failed_sync)
+}
+
+/// Gives the space back to the disk.
+pub(crate) fn give_back(disk: &dyn Disk) -> bool {
+    disk.remove(RESERVE).is_ok()
+}
+
+fn fill(shared: &Shared, size: u64) -> io::Result<()> {
     let file = shared.disk.create(RESERVE)?;
     let mut at = 0;
     while at < size {
@@ -29,8 +44,7 @@ pub(crate) fn set_aside(shared: &Shared) -> io::Result<()> {
         file.write_at(at, &vec![0; len])?;
         at += len as u64;
     }
-    file.sync()?;
-    shared.disk.sync_folder()
+    file.sync().map_err(failed_sync)
 }
 
 impl Committer {
@@ -40,7 +54,7 @@ impl Committer {
     /// the engine does repeat completions; they find the reserve.
     pub(super) fn out_of_room(&mut self, waiting: Vec<Waiting>, jobs: &mut VecDeque<Job>) {
         let first = !self.shared.full.swap(true, Ordering::Relaxed);
-        let freed = first && self.shared.disk.remove(RESERVE).is_ok();
+        let freed = first && give_back(&*self.shared.disk);
         tracing::warn!(freed, waiting = jobs.len(), "the disk is full: new claims are refused");
         for (answers, reply) in waiting {
             let refused =

@@ -5,6 +5,7 @@ use std::sync::mpsc::Receiver;
 
 use onlyonce_core::RecordId;
 
+use crate::io::is_failed_sync;
 use crate::segment::sealed::SealedIndex;
 use crate::segment::{Index, Segment, SegmentId, Slot};
 use crate::shared::Shared;
@@ -27,7 +28,8 @@ impl Sealer {
         }
     }
 
-    /// A segment that cannot be sealed stays as it is: it costs memory, not records.
+    /// A segment that cannot be sealed stays as it is: it costs memory, not records. It may also have been dropped
+    /// meanwhile.
     fn seal(&self, id: SegmentId) {
         let Some((facts, slots)) = self.open_segment(id) else { return };
         match SealedIndex::write(&*self.shared.disk, &facts, &slots) {
@@ -36,6 +38,8 @@ impl Sealer {
                 catalog.seal(id, Arc::new(index));
                 catalog.spare_memory(self.shared.options.memory_bytes_max);
             }
+            // A sync that failed here may have been the one to tell of someone else's bytes.
+            Err(error) if is_failed_sync(&error) => drop(self.shared.poison("sealing a segment", &error)),
             Err(error) => tracing::warn!(?id, %error, "a segment could not be sealed"),
         }
     }

@@ -17,9 +17,8 @@ impl Committer {
         let now = self.shared.clock.now();
         let left = budget.get() - swept.made_unknown;
         swept.removed = self.shared.catalog_mut().forget_expired(now, left);
-        swept.dropped = self.drop_segments().map_err(|error| {
-            StoreError::new(StoreErrorKind::Unavailable, "dropping expired segments").because(error)
-        })?;
+        let dropped = self.drop_segments();
+        swept.dropped = dropped.map_err(|error| self.shared.poison("dropping expired segments", &error))?;
         let catalog = self.shared.catalog();
         swept.more = catalog.has_expired(now) || !catalog.lapsed(now, 1).is_empty();
         Ok(swept)

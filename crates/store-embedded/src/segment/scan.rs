@@ -39,7 +39,7 @@ pub(crate) fn scan(file: &dyn DiskFile, seq: u64) -> io::Result<Scan> {
                     break;
                 }
                 // An erased body says nothing: the entry that erased it is the one that counts.
-                if record.is_some() || !is_erased(&body) {
+                if record.is_some() || !frame::is_erased(&id, &body) {
                     scan.entries.push((id, place(at, len), record));
                 }
                 at += HEAD_BYTES + len;
@@ -77,11 +77,6 @@ pub(crate) fn places_of(
         };
     }
     Ok(places)
-}
-
-/// Whether a body was overwritten on request. No damage of a few bits makes a record into this.
-fn is_erased(body: &[u8]) -> bool {
-    body.iter().all(|byte| *byte == 0)
 }
 
 /// Where the last mark lies. A mark is written after everything before it was synced, so that what cannot be read

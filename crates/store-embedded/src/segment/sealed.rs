@@ -9,6 +9,7 @@
 //!
 //! The file is made from the segment and can be made again: one that cannot be read costs a scan, not a record.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use onlyonce_core::record::StateKind;
 use onlyonce_core::{RecordId, StoreError, StoreErrorKind, Timestamp};
 use xorf::{BinaryFuse16, Filter};
 
+use super::scan::places_of;
 use super::{Place, Segment, Slot};
 use crate::frame::{self, Found, HEAD_BYTES};
 use crate::io::{Disk, DiskFile, read_exactly};
@@ -35,6 +37,9 @@ pub(crate) struct SealedIndex {
     entries: usize,
     /// Records that were in flight when the segment was sealed.
     in_flight: Box<[Place]>,
+    /// The number of the segment, and where its entries end.
+    seq: u64,
+    end: u64,
 }
 
 /// What the index file says about its segment.
@@ -73,6 +78,8 @@ impl SealedIndex {
             contents: self.contents.clone(),
             entries: self.entries,
             in_flight: self.in_flight.clone(),
+            seq: self.seq,
+            end: self.end,
         })
     }
 
@@ -88,6 +95,18 @@ impl SealedIndex {
 
     /// Where the last entry of `id` lies in its `segment`.
     pub(crate) fn find(&self, id: &RecordId, segment: &dyn DiskFile) -> Result<Option<Place>, StoreError> {
+        match self.find_by_index(id, segment) {
+            // The index can be made again from the segment, so its damage is nobody's: the segment is read instead.
+            Err(error) if error.kind() == StoreErrorKind::Corrupt => {
+                tracing::warn!(seq = self.seq, "the index of a segment is damaged; reading the segment");
+                let places = places_of(segment, self.seq, self.end, &HashSet::from([*id]));
+                places.map(|places| places.last().map(|(_, place)| *place)).map_err(|_| error)
+            }
+            found => found,
+        }
+    }
+
+    fn find_by_index(&self, id: &RecordId, segment: &dyn DiskFile) -> Result<Option<Place>, StoreError> {
         let wanted = prefix(id);
         // Equal prefixes may begin in the block before the first one that starts with a larger prefix, or earlier.
         let mut block = self.contents.partition_point(|first| *first < wanted).saturating_sub(1);
@@ -156,11 +175,12 @@ impl SealedIndex {
         bytes.extend_from_slice(&crc32c::crc32c(&head).to_le_bytes());
         crate::io::replace(disk, &segment.index_name(), &bytes)?;
         let file = disk.open(&segment.index_name())?;
-        Ok(Self { file, filter, contents, entries: entries.len(), in_flight })
+        let (seq, end) = (segment.id.seq, segment.end);
+        Ok(Self { file, filter, contents, entries: entries.len(), in_flight, seq, end })
     }
 
     /// Opens the index file `name`. `None` when it is not there or cannot be believed: scan the segment then.
-    pub(crate) fn open(disk: &dyn Disk, name: &str) -> io::Result<Option<(Self, Facts)>> {
+    pub(crate) fn open(disk: &dyn Disk, seq: u64, name: &str) -> io::Result<Option<(Self, Facts)>> {
         let file = match disk.open(name) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -179,7 +199,7 @@ impl SealedIndex {
             return Ok(None);
         }
         Ok(read_head(&head).map(|(facts, entries, filter, contents, in_flight)| {
-            (Self { file, filter, contents, entries, in_flight }, facts)
+            (Self { file, filter, contents, entries, in_flight, seq, end: facts.end }, facts)
         }))
     }
 }
