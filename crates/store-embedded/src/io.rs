@@ -86,7 +86,7 @@ pub(crate) fn failed_sync(error: io::Error) -> io::Error {
 
 /// Whether an error is that of a sync, after which nobody may go on.
 pub(crate) fn is_failed_sync(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<SyncFailed>())
+    error.get_ref().and_then(|inner| inner.downcast_ref::<SyncFailed>()).is_some()
 }
 
 /// Writes a small file so that after a power cut either the old one or the new one is there, whole.
