@@ -251,12 +251,10 @@ impl Standing {
         }
     }
 
-    /// The same after an erasure. That nobody knows is not about a person.
+    /// The same after an erasure. Also a sealed answer says so then: nothing may be kept beside it any more.
     fn erased(self) -> Self {
         match self {
-            Self::Completed { left, tag: Tag::Reported(_) | Tag::FoundOut(_), sealed } => {
-                Self::Completed { left, tag: Tag::Erased, sealed }
-            }
+            Self::Completed { left, sealed, .. } => Self::Completed { left, tag: Tag::Erased, sealed },
             _ => self,
         }
     }

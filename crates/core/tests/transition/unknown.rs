@@ -6,9 +6,7 @@ use std::time::Duration;
 use onlyonce_core::record::{CompletedBy, Recovery, State};
 use onlyonce_core::transition::{Busy, Claim, ClaimAnswer, CompleteAnswer, RecoverGrant, Replay, Verdict};
 use onlyonce_core::{Owner, Terms, UnknownPolicy};
-use onlyonce_testkit::fixture::{
-    HOLD_FOR, LEASE, RETENTION, RUN_MAX, TICK, UNKNOWN_RETENTION, outcome, terms,
-};
+use onlyonce_testkit::fixture::{HOLD_FOR, LEASE, RUN_MAX, TICK, UNKNOWN_RETENTION, outcome, terms};
 
 use crate::scene::{
     FIRST, POLICIES, SECOND, START, Scene, THIRD, above, around, claim, completed, first_record, granted,
