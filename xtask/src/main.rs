@@ -45,11 +45,11 @@ enum Command {
     /// Check the house rules that no compiler checks; prints `file:line: message` for each break of a rule.
     #[command(after_help = "Example: cargo xtask tidy")]
     Tidy,
-    /// Count instructions per operation under callgrind: repeatable, whatever else the machine does.
+    /// Measure: instructions of the core, or the embedded store beside other engines.
     #[command(after_help = "Example: cargo xtask bench core")]
     Bench {
         /// What to measure.
-        #[arg(value_enum)]
+        #[command(subcommand)]
         suite: bench::Suite,
     },
     /// Run the long tests (those with `soak` in their name) for a chosen time, in release mode.
@@ -81,7 +81,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Test => test::run(test::Depth::Change),
         Command::Ci => test::run(test::Depth::Full),
         Command::Tidy => tidy::run(),
-        Command::Bench { suite } => bench::run(*suite),
+        Command::Bench { suite } => bench::run(suite),
         Command::Soak { seconds, seed } => soak::run(*seconds, *seed),
     }
 }

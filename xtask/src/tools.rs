@@ -37,6 +37,13 @@ pub(crate) const PIP: Tool = debian("pip", &["python3", "-m", "pip", "--version"
 /// Makes the syscalls of a test process fail on command.
 pub(crate) const STRACE: Tool = debian("strace", &["strace", "--version"], "strace");
 pub(crate) const VALGRIND: Tool = debian("valgrind", &["valgrind", "--version"], "valgrind");
+/// Debian keeps its programs in a folder of their version, outside the path.
+pub(crate) const POSTGRES: Tool = debian(
+    "postgres",
+    &["sh", "-c", "$(ls -d /usr/lib/postgresql/*/bin/postgres | tail -n 1) --version"],
+    "postgresql",
+);
+pub(crate) const REDIS: Tool = debian("redis-server", &["redis-server", "--version"], "redis-server");
 pub(crate) const NEXTEST: Tool = built("cargo-nextest", &["cargo-nextest", "--version"], "0.9.143", true);
 pub(crate) const CARGO_DENY: Tool = built("cargo-deny", &["cargo-deny", "--version"], "0.20.2", false);
 pub(crate) const TYPOS: Tool = wheel("typos", &["typos", "--version"], "1.51.1");

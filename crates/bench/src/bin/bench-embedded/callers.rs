@@ -1,0 +1,166 @@
+//! Callers that each claim a new key and complete it, again and again: the same for every engine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use crate::engine::Engine;
+use crate::pair::Pair;
+use crate::{Result, machine};
+
+/// Callers share two threads, as the requests of a server on a small machine do.
+pub(crate) const THREADS: usize = 2;
+
+/// How long a level runs before it is measured, unless the window is shorter than that.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// What so many callers got done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Level {
+    pub(crate) callers: usize,
+    /// Every pair that was completed, measured or not: so many more records must be stored.
+    pub(crate) pairs: u64,
+    pub(crate) pairs_per_second: f64,
+    /// The processor time of a pair: callers, engine and server. Steadier than all other figures on a busy machine.
+    pub(crate) processor_micros: f64,
+    /// Which share of the processors others used meanwhile. With much of it the rest means little.
+    pub(crate) foreign: f64,
+    pub(crate) claim: Latency,
+    pub(crate) complete: Latency,
+}
+
+/// How long a command took, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) p50: u32,
+    pub(crate) p99: u32,
+    pub(crate) p999: u32,
+}
+
+/// When a level is measured.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    start: Instant,
+    end: Instant,
+}
+
+/// How much of the processors was used until now.
+#[derive(Debug, Clone, Copy)]
+struct Used {
+    at: Instant,
+    by_us: Duration,
+    by_all: Duration,
+}
+
+impl Used {
+    fn now(engine: &Arc<dyn Engine>) -> Result<Self> {
+        let by_us = machine::processor_time(engine.server())?;
+        Ok(Self { at: Instant::now(), by_us, by_all: machine::busy_time() })
+    }
+
+    /// What we used since `before`, and the share of all that others used.
+    fn since(self, before: Self) -> (Duration, f64) {
+        let by_us = self.by_us.saturating_sub(before.by_us);
+        let by_others = self.by_all.saturating_sub(before.by_all).saturating_sub(by_us);
+        let all = (self.at - before.at) * machine::processors();
+        (by_us, by_others.as_secs_f64() / all.as_secs_f64())
+    }
+}
+
+/// What one caller did.
+#[derive(Debug, Default)]
+struct Tally {
+    pairs: u64,
+    measured: u64,
+    claims: Vec<u32>,
+    completes: Vec<u32>,
+}
+
+/// Lets `callers` work for `window` after a warm-up. Takes the numbers of their pairs from `numbers`.
+pub(crate) async fn measure(
+    engine: &Arc<dyn Engine>,
+    callers: usize,
+    window: Duration,
+    numbers: &Arc<AtomicU64>,
+) -> Result<Level> {
+    let before = Used::now(engine)?;
+    let start = before.at + WARM_UP.min(window);
+    let times = Window { start, end: start + window };
+    let mut tasks = JoinSet::new();
+    for _ in 0..callers {
+        tasks.spawn(call(Arc::clone(engine), Arc::clone(numbers), times));
+    }
+    let mut total = Tally::default();
+    while let Some(tally) = tasks.join_next().await {
+        let tally = tally??;
+        total.pairs += tally.pairs;
+        total.measured += tally.measured;
+        total.claims.extend(tally.claims);
+        total.completes.extend(tally.completes);
+    }
+    let (used, foreign) = Used::now(engine)?.since(before);
+    Ok(Level {
+        callers,
+        pairs: total.pairs,
+        pairs_per_second: as_float(total.measured) / window.as_secs_f64(),
+        processor_micros: used.as_secs_f64() * 1e6 / as_float(total.pairs.max(1)),
+        foreign,
+        claim: Latency::of(total.claims),
+        complete: Latency::of(total.completes),
+    })
+}
+
+async fn call(engine: Arc<dyn Engine>, numbers: Arc<AtomicU64>, times: Window) -> Result<Tally> {
+    let mut tally = Tally::default();
+    loop {
+        let pair = Pair::new(numbers.fetch_add(1, Ordering::Relaxed));
+        let begun = Instant::now();
+        let fence = engine.claim(&pair).await?.ok_or("a new key was not granted")?;
+        let claimed = Instant::now();
+        engine.complete(&pair, fence).await?;
+        let completed = Instant::now();
+        tally.pairs += 1;
+        tally.measured += u64::from(completed >= times.start && completed < times.end);
+        if begun >= times.start && begun < times.end {
+            tally.claims.push(micros(claimed - begun));
+            tally.completes.push(micros(completed - claimed));
+        }
+        if completed >= times.end {
+            return Ok(tally);
+        }
+    }
+}
+
+fn micros(took: Duration) -> u32 {
+    u32::try_from(took.as_micros()).unwrap_or(u32::MAX)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+pub(crate) fn as_float(count: u64) -> f64 {
+    count as f64
+}
+
+impl Latency {
+    fn of(mut all: Vec<u32>) -> Self {
+        all.sort_unstable();
+        let at = |per_mille: usize| all.get((all.len() * per_mille / 1000).min(all.len().saturating_sub(1)));
+        let at = |per_mille| at(per_mille).copied().unwrap_or_default();
+        Self { p50: at(500), p99: at(990), p999: at(999) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_times() {
+        let latency = Latency::of((0..10_000).rev().collect());
+        assert_eq!(latency, Latency { p50: 5000, p99: 9900, p999: 9990 });
+        assert_eq!(Latency::of(Vec::new()), Latency::default());
+        assert_eq!(Latency::of(vec![7]), Latency { p50: 7, p99: 7, p999: 7 });
+    }
+}
