@@ -33,13 +33,13 @@ struct Arguments {
 enum Command {
     /// Install what is missing, then run every check that a change must pass.
     ///
-    /// Runs: fmt, tidy, clippy, tests, doctests, docs, each feature alone, cargo-deny, typos, a short soak.
+    /// Runs: fmt, tidy, clippy, tests, doctests, docs, each feature alone, cargo-deny, typos. The soak tests are among the tests, briefly.
     /// All steps run even when one fails; the exit code is 0 only when all passed. Missing Debian packages are
     /// installed with apt-get (needs root); other tools go into the folder
     /// `ONLYONCE_TOOLS`, which is `~/.cache/onlyonce/tools` unless set.
     #[command(after_help = "Example: cargo xtask test")]
     Test,
-    /// The same as `test`, with a soak of one minute in release mode in place of the short one.
+    /// The same as `test`, and then a soak of one minute in release mode.
     #[command(after_help = "Example: cargo xtask ci")]
     Ci,
     /// Check the house rules that no compiler checks; prints `file:line: message` for each break of a rule.

@@ -7,13 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::workspace::Workspace;
 use crate::{Result, process, tools};
 
-/// How `cargo xtask test` runs them: short, always from the same seed, and with what was built already.
-const SHORT_SECONDS: u64 = 3;
-const SHORT_SEED: u64 = 1;
-
-/// Selects the soak tests; [`EXCEPT`] selects all others. The tests of this very file are not among them.
+/// Selects the soak tests. The tests of this very file are not among them.
 const ONLY: &str = "test(/soak/) and not package(xtask)";
-pub(crate) const EXCEPT: &str = "not test(/soak/) or package(xtask)";
 
 /// Runs every soak test for `seconds`, in release mode. Without a seed it takes a new one.
 pub(crate) fn run(seconds: u64, seed: Option<u64>) -> Result<()> {
@@ -27,11 +22,6 @@ pub(crate) fn long(root: &Path, seconds: u64, seed: Option<u64>) -> Result<()> {
     let seed = seed.unwrap_or_else(fresh_seed);
     println!("seed {seed}; to repeat: cargo xtask soak --seconds {seconds} --seed {seed}");
     process::run(with(&mut tools::command(&tools::NEXTEST, root)?, seconds, seed).arg("--release"))
-}
-
-/// The soak that belongs to every test run.
-pub(crate) fn short(root: &Path) -> Result<()> {
-    process::run(with(&mut tools::command(&tools::NEXTEST, root)?, SHORT_SECONDS, SHORT_SEED))
 }
 
 /// Adds what makes nextest run the soak tests and nothing else. No such test is a failure.
