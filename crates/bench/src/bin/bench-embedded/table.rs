@@ -56,8 +56,8 @@ fn throughput(state: &str, callers: usize, rounds: &Rounds) -> String {
     let plural = if callers == 1 { "" } else { "s" };
     let mut table = format!(
         "\n**{callers} caller{plural}, {state}**\n\n\
-         | engine | pairs/s | lowest–highest | of the bare log | CPU µs/pair | claim p50 | p99 | p99.9 | complete p50 | p99 | p99.9 |\n\
-         |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"
+         | engine | pairs/s | lowest–highest | of the bare log | CPU µs/pair | others' CPU % | claim p50 | p99 | p99.9 | complete p50 | p99 | p99.9 |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"
     );
     let ceiling = rounds.get(&Kind::Log).and_then(|rounds| pairs_per_second(rounds, callers));
     for (kind, rounds) in rounds {
@@ -68,12 +68,13 @@ fn throughput(state: &str, callers: usize, rounds: &Rounds) -> String {
         let share = ceiling.map_or("–".into(), |ceiling| format!("{:.2}", pairs / ceiling));
         let _ = writeln!(
             table,
-            "| {} | {} | {}–{} | {share} | {:.1} | {} | {} |",
+            "| {} | {} | {}–{} | {share} | {:.1} | {:.0} | {} | {} |",
             kind.name(),
             rounded(pairs),
             rounded(low),
             rounded(high),
             median(at(rounds, callers).map(|level| level.processor_micros)).unwrap_or_default(),
+            median(at(rounds, callers).map(|level| level.foreign)).unwrap_or_default() * 100.0,
             latencies(rounds, callers, |level| level.claim),
             latencies(rounds, callers, |level| level.complete),
         );
@@ -211,7 +212,7 @@ mod tests {
                 pairs: 10,
                 pairs_per_second,
                 processor_micros: 12.34,
-                foreign: 0.0,
+                foreign: 0.07,
                 claim: Latency { p50: 1000, p99: 2000, p999 },
                 complete: Latency { p50: 500, p99: 600, p999: 700 },
             }],
@@ -222,7 +223,7 @@ mod tests {
         let table = throughput("empty", 64, &rounds);
         assert!(
             table.contains(
-                "| onlyonce | 20 | 10–30 | 0.50 | 12.3 | 1.00 | 2.00 | 4.00 | 0.50 | 0.60 | 0.70 |"
+                "| onlyonce | 20 | 10–30 | 0.50 | 12.3 | 7 | 1.00 | 2.00 | 4.00 | 0.50 | 0.60 | 0.70 |"
             ),
             "{table}"
         );
