@@ -22,21 +22,21 @@ pub(crate) struct Catalog {
     pub(crate) segments: BTreeMap<SegmentId, Segment>,
     /// The segment of each class that takes new entries.
     active: [Option<SegmentId>; Class::COUNT],
-    /// Whole records of what is in flight, with the segment of their last entry: they change often and are few.
-    in_flight: HashMap<RecordId, (Record, SegmentId)>,
+    /// Whole records of what is in flight: they change often and are few.
+    in_flight: HashMap<RecordId, Stored>,
     /// How many records have their last entry in each segment, by state: what a dropped segment takes with it.
     counts: BTreeMap<SegmentId, [u64; 4]>,
     next_seq: u64,
 }
 
 /// How many segments one boot may begin, in bits: a thousand million million bytes of them.
-const SEQ_BITS: u32 = 24;
+pub(crate) const SEQ_BITS: u32 = 24;
 
-/// A record as it is stored, and the segment of its last entry.
+/// A record as it is stored, and where its last entry lies.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     pub(crate) record: Record,
-    pub(crate) segment: SegmentId,
+    pub(crate) place: Place,
 }
 
 /// Where to look for a record: found without the disk, to be read without holding anyone up.
@@ -53,8 +53,8 @@ impl Lookup {
             Self::InFlight(stored) => Ok(Some(*stored)),
             Self::Candidates(candidates) => {
                 for candidate in candidates {
-                    if let Some(record) = candidate.read(id)? {
-                        return Ok(Some(Stored { record, segment: candidate.segment() }));
+                    if let Some((record, place)) = candidate.read(id)? {
+                        return Ok(Some(Stored { record, place }));
                     }
                 }
                 Ok(None)
@@ -66,8 +66,8 @@ impl Lookup {
 impl Catalog {
     /// Where the last entry of `id` is.
     pub(crate) fn lookup(&self, id: &RecordId) -> Lookup {
-        if let Some((record, segment)) = self.in_flight.get(id) {
-            return Lookup::InFlight(Box::new(Stored { record: record.clone(), segment: *segment }));
+        if let Some(stored) = self.in_flight.get(id) {
+            return Lookup::InFlight(Box::new(stored.clone()));
         }
         let mut candidates = Vec::new();
         for segment in self.segments.values().rev() {
@@ -112,40 +112,33 @@ impl Catalog {
         self.active[usize::from(id.class.number())] == Some(id)
     }
 
-    /// Notes a durable entry of `id` in `segment`, in place of the one that was stored before.
-    pub(crate) fn put(
-        &mut self,
-        id: RecordId,
-        segment: SegmentId,
-        place: Place,
-        record: Record,
-        before: Option<&Stored>,
-    ) {
+    /// Notes a durable entry of `id`, in place of the one that was stored before.
+    pub(crate) fn put(&mut self, id: RecordId, stored: Stored, before: Option<&Stored>) {
         if let Some(before) = before {
             self.discount(&id, before);
         }
-        if let Some(segment) = self.segments.get_mut(&segment) {
-            segment.note(id, place, Some(&record));
+        if let Some(segment) = self.segments.get_mut(&stored.place.segment) {
+            segment.note(id, stored.place.offset, Some(&stored.record));
         }
-        self.counts.entry(segment).or_default()[record.kind() as usize] += 1;
-        self.put_in_flight(id, segment, record);
+        self.counts.entry(stored.place.segment).or_default()[stored.record.kind() as usize] += 1;
+        self.put_in_flight(id, stored);
     }
 
     /// Keeps or drops the whole record, by its state.
-    pub(crate) fn put_in_flight(&mut self, id: RecordId, segment: SegmentId, record: Record) {
-        if record.kind() == onlyonce_core::StateKind::InFlight {
-            self.in_flight.insert(id, (record, segment));
+    pub(crate) fn put_in_flight(&mut self, id: RecordId, stored: Stored) {
+        if stored.record.kind() == onlyonce_core::StateKind::InFlight {
+            self.in_flight.insert(id, stored);
         } else {
             self.in_flight.remove(&id);
         }
     }
 
     fn discount(&mut self, id: &RecordId, before: &Stored) {
-        let forgotten = match self.segments.get(&before.segment).map(|segment| &segment.index) {
+        let forgotten = match self.segments.get(&before.place.segment).map(|segment| &segment.index) {
             Some(Index::Open(slots)) => slots.get(id).is_some_and(|slot| slot.kind.is_none()),
             _ => false,
         };
-        if let Some(counts) = self.counts.get_mut(&before.segment).filter(|_| !forgotten) {
+        if let Some(counts) = self.counts.get_mut(&before.place.segment).filter(|_| !forgotten) {
             let count = &mut counts[before.record.kind() as usize];
             *count = count.saturating_sub(1);
         }
@@ -164,7 +157,7 @@ impl Catalog {
 
     /// What is in flight and past its lease, up to `most`.
     pub(crate) fn lapsed(&self, now: Timestamp, most: usize) -> Vec<RecordId> {
-        let lapsed = self.in_flight.iter().filter(|(_, (record, _))| record.is_lapsed(now));
+        let lapsed = self.in_flight.iter().filter(|(_, stored)| stored.record.is_lapsed(now));
         lapsed.take(most).map(|(id, _)| *id).collect()
     }
 
@@ -234,7 +227,7 @@ impl Catalog {
     }
 
     fn is_over(&self, segment: &Segment, now: Timestamp) -> bool {
-        now >= segment.expires_at && !self.in_flight.values().any(|(_, id)| *id == segment.id)
+        now >= segment.expires_at && !self.in_flight.values().any(|stored| stored.place.segment == segment.id)
     }
 
     /// Lets go of a segment. Answers how many records went with it.
@@ -276,7 +269,7 @@ impl Catalog {
 
     /// How much memory what is in flight takes, roughly. It cannot be given up.
     pub(crate) fn in_flight_memory(&self) -> usize {
-        self.in_flight.capacity() * size_of::<(RecordId, (Record, SegmentId))>()
+        self.in_flight.capacity() * size_of::<(RecordId, Stored)>()
     }
 
     /// Gives up filters, the oldest segment's first, until the memory is below `most`.

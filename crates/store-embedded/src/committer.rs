@@ -63,7 +63,7 @@ enum Failed {
 fn write_unfinished(shared: &Shared) -> Result<(), Failed> {
     let unfinished = recovery::unfinished(&shared.catalog(), shared.clock.now()).map_err(Failed::Store)?;
     for (id, stored) in unfinished.held_elsewhere {
-        shared.catalog_mut().put_in_flight(id, stored.segment, stored.record);
+        shared.catalog_mut().put_in_flight(id, stored);
     }
     let mut group = Group::default();
     for (id, record, stored) in unfinished.orphans {

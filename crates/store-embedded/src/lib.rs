@@ -7,7 +7,7 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `io` | the disk, as a trait that a simulator can own |
-//! | `frame` | how entries lie in a segment |
+//! | `entry` | what a segment is made of, to the byte |
 //! | `class` | which records share segments |
 //! | `segment` | one file and its index; scanning; sealing |
 //! | `catalog` | all segments: what is durable, as readers see it |
@@ -24,7 +24,7 @@ mod catalog;
 mod class;
 mod committer;
 mod embedded;
-mod frame;
+mod entry;
 mod meta;
 mod options;
 mod recovery;

@@ -11,7 +11,7 @@ const VERSION: u8 = 1;
 const BYTES: usize = 1 + 8 + 33 + 4;
 
 /// Fences of one boot: its number in the high bits, a counter in the low ones.
-const COUNTER_BITS: u32 = 32;
+pub(crate) const COUNTER_BITS: u32 = 32;
 /// The last boot number whose fences stay below 2^53.
 const BOOT_MAX: u64 = (Fence::LIMIT >> COUNTER_BITS) - 1;
 

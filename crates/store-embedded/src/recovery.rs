@@ -9,8 +9,8 @@ use onlyonce_core::record::State;
 use onlyonce_core::{Record, RecordId, StateKind, StoreError, StoreErrorKind, Timestamp};
 
 use crate::catalog::{Catalog, Stored};
-use crate::frame::{self, Found, HEAD_BYTES};
-use crate::io::{Disk, read_exactly};
+use crate::entry;
+use crate::io::Disk;
 use crate::segment::scan::scan;
 use crate::segment::sealed::SealedIndex;
 use crate::segment::{Index, Segment, SegmentId};
@@ -36,12 +36,20 @@ fn read_folder(disk: &dyn Disk, now: Timestamp) -> io::Result<Recovered> {
     for name in names.iter().filter(|name| is_leftover(name, &names)) {
         disk.remove(name)?;
     }
-    for id in names.iter().filter_map(|name| SegmentId::parse(name)) {
-        let segment = match open_sealed(disk, id, &mut recovered.catalog)? {
-            Some(segment) => segment,
-            None => {
+    for name in names.iter().filter(|name| name.ends_with(".segment")) {
+        let Some((id, started_at)) = SegmentId::parse(name) else {
+            // Never "absent" for what could not be read: its records may be anyone's.
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("{name} is not a segment of a version that this program reads"),
+            ));
+        };
+        let segment = Segment::new(id, disk.open(name)?, started_at);
+        let segment = match open_sealed(disk, segment, &mut recovered.catalog)? {
+            Ok(sealed) => sealed,
+            Err(segment) => {
                 recovered.unsealed.push(id);
-                open_scanned(disk, id, now, &mut recovered.catalog)?
+                open_scanned(segment, now, &mut recovered.catalog)?
             }
         };
         recovered.catalog.add(segment, false);
@@ -56,39 +64,35 @@ fn is_leftover(name: &str, names: &[String]) -> bool {
     orphan || name.strip_suffix(".new").is_some_and(unfinished)
 }
 
-/// A segment by its index, if that can be believed.
-fn open_sealed(disk: &dyn Disk, id: SegmentId, catalog: &mut Catalog) -> io::Result<Option<Segment>> {
-    let mut segment = Segment::new(id, disk.open(&id.file_name())?, Timestamp::default());
-    let Some((index, facts)) = SealedIndex::open(disk, id.seq, &segment.index_name())? else {
-        return Ok(None);
+/// A segment by its index, if that can be believed; as it was otherwise.
+fn open_sealed(
+    disk: &dyn Disk,
+    mut segment: Segment,
+    catalog: &mut Catalog,
+) -> io::Result<Result<Segment, Segment>> {
+    let Some((index, facts)) = SealedIndex::open(disk, &segment.index_name())? else {
+        return Ok(Err(segment));
     };
     if segment.file.len()? < facts.end {
-        return Ok(None);
+        return Ok(Err(segment));
     }
-    (segment.end, segment.started_at) = (facts.end, facts.started_at);
-    (segment.expires_at, segment.lost_some) = (facts.expires_at, facts.lost_some);
-    catalog.set_counts(id, facts.counts.map(u64::from));
+    (segment.end, segment.expires_at, segment.lost_some) = (facts.end, facts.expires_at, facts.lost_some);
+    catalog.set_counts(segment.id, facts.counts.map(u64::from));
     segment.index = Index::Sealed(Arc::new(index));
-    Ok(Some(segment))
+    Ok(Ok(segment))
 }
 
 /// A segment by its entries. What a power cut left behind the last of them is cut off.
-fn open_scanned(
-    disk: &dyn Disk,
-    id: SegmentId,
-    now: Timestamp,
-    catalog: &mut Catalog,
-) -> io::Result<Segment> {
-    let SegmentId { class, seq } = id;
-    let file = disk.open(&id.file_name())?;
-    let scan = scan(&*file, seq)?;
+fn open_scanned(mut segment: Segment, now: Timestamp, catalog: &mut Catalog) -> io::Result<Segment> {
+    let SegmentId { class, seq } = segment.id;
+    let file = Arc::clone(&segment.file);
+    let scan = scan(&*file, segment.home())?;
     if scan.end < file.len()? {
         tracing::info!(seq, end = scan.end, "a torn tail was cut; nothing in it was acknowledged");
         file.set_len(scan.end)?;
     }
     // What was read may still be on its way to the disk: it is acted upon only once it cannot be lost any more.
     file.sync()?;
-    let mut segment = Segment::new(id, file, now);
     (segment.end, segment.lost_some) = (scan.end, scan.lost_some);
     if scan.lost_some {
         tracing::error!(
@@ -97,24 +101,20 @@ fn open_scanned(
         );
         segment.expires_at = now + class.span() * 8;
     }
-    let mut started_at = now;
-    for (record_id, place, record) in &scan.entries {
-        if let Some(record) = record {
-            started_at = started_at.min(record.granted_at);
-        } else {
+    for (record_id, offset, record) in &scan.entries {
+        if record.is_none() {
             tracing::error!(seq, id = record_id.short(), "an entry is damaged: its key is refused");
             segment.expires_at = segment.expires_at.max(now + class.span() * 8);
         }
-        segment.note(*record_id, *place, record.as_ref());
+        segment.note(*record_id, *offset, record.as_ref());
     }
-    segment.started_at = started_at;
     let mut counts = [0; 4];
     if let Index::Open(slots) = &segment.index {
         for kind in slots.values().filter_map(|slot| slot.kind) {
             counts[kind as usize] += 1;
         }
     }
-    catalog.set_counts(id, counts);
+    catalog.set_counts(segment.id, counts);
     Ok(segment)
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn unfinished(catalog: &Catalog, now: Timestamp) -> Result<Unfinished
             // A damaged record is refused when it is asked for; it does not keep the store from opening.
             let Ok(Some(stored)) = catalog.lookup(&id).read(&id) else { continue };
             let State::InFlight { lease_until } = stored.record.state else { continue };
-            if stored.segment != segment.id {
+            if stored.place.segment != segment.id {
                 continue;
             }
             if stored.record.remote {
@@ -166,15 +166,13 @@ fn in_flight_ids(segment: &Segment) -> Result<Vec<RecordId>, StoreError> {
         }
         Index::Sealed(sealed) => {
             let mut ids = Vec::new();
-            for place in sealed.in_flight() {
-                let head =
-                    read_exactly(&*segment.file, place.offset.into(), HEAD_BYTES).map_err(|error| {
-                        StoreError::new(StoreErrorKind::Unavailable, "reading the store's folder")
-                            .because(error)
-                    })?;
-                if let Some(Found::Entry { id, .. }) = head.first_chunk().and_then(frame::read_head) {
-                    ids.push(id);
-                }
+            for offset in sealed.in_flight() {
+                let id = entry::id_at(&&*segment.file, segment.home(), *offset as usize);
+                let id = id.map_err(|error| {
+                    StoreError::new(StoreErrorKind::Unavailable, "reading the store's folder").because(error)
+                })?;
+                // One of which nobody can tell whose it is is refused when it is asked for.
+                ids.extend(id);
             }
             Ok(ids)
         }

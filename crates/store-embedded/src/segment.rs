@@ -9,14 +9,13 @@ pub(crate) mod sealed;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use onlyonce_core::record::{StateKind, codec};
-use onlyonce_core::{Record, RecordId, StoreError, StoreErrorKind, Timestamp};
+use onlyonce_core::record::StateKind;
+use onlyonce_core::{Record, RecordId, StoreError, Timestamp};
 
 use self::sealed::SealedIndex;
 use crate::class::Class;
-use crate::frame::{self, Found, HEAD_BYTES};
-use crate::io::{DiskFile, read_exactly};
+use crate::entry::{Home, read_record};
+use crate::io::DiskFile;
 
 /// The name of a segment.
 ///
@@ -29,17 +28,17 @@ pub(crate) struct SegmentId {
     pub(crate) seq: u64,
 }
 
-/// Where an entry lies in its segment. Segments are far shorter than 4 GiB.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where an entry lies: its segment, and the offset there. Segments are far shorter than 4 GiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
+    pub(crate) segment: SegmentId,
     pub(crate) offset: u32,
-    pub(crate) body_len: u32,
 }
 
 /// What an open segment knows of a record without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
-    pub(crate) place: Place,
+    pub(crate) offset: u32,
     /// `None` for an entry that cannot be read: its key is refused.
     pub(crate) kind: Option<StateKind>,
     /// When the record may be forgotten; `None` while it is in flight.
@@ -61,6 +60,7 @@ pub(crate) struct Segment {
     pub(crate) end: u64,
     /// Whether all of it is durable, so that a mark may be written behind it.
     pub(crate) synced: bool,
+    /// When it was begun. Part of its name: entries are written relative to it.
     pub(crate) started_at: Timestamp,
     /// When everything in it that may expire has expired.
     pub(crate) expires_at: Timestamp,
@@ -73,9 +73,9 @@ pub(crate) struct Segment {
 #[derive(Debug)]
 pub(crate) enum Candidate {
     /// Its last entry here.
-    Here(Arc<dyn DiskFile>, SegmentId, Place),
+    Here(Arc<dyn DiskFile>, Home, Place),
     /// Perhaps something: the index file tells.
-    Maybe(Arc<dyn DiskFile>, SegmentId, Arc<SealedIndex>),
+    Maybe(Arc<dyn DiskFile>, Home, SegmentId, Arc<SealedIndex>),
 }
 
 impl Segment {
@@ -85,7 +85,11 @@ impl Segment {
     }
 
     pub(crate) fn name(&self) -> String {
-        self.id.file_name()
+        self.id.file_name(self.started_at)
+    }
+
+    pub(crate) fn home(&self) -> Home {
+        Home { seq: self.id.seq, started_at: self.started_at }
     }
 
     pub(crate) fn index_name(&self) -> String {
@@ -95,70 +99,53 @@ impl Segment {
     /// What this segment says about `id`, without touching the disk.
     pub(crate) fn candidate(&self, id: &RecordId) -> Option<Candidate> {
         match &self.index {
-            Index::Open(slots) => {
-                slots.get(id).map(|slot| Candidate::Here(Arc::clone(&self.file), self.id, slot.place))
-            }
+            Index::Open(slots) => slots.get(id).map(|slot| {
+                let place = Place { segment: self.id, offset: slot.offset };
+                Candidate::Here(Arc::clone(&self.file), self.home(), place)
+            }),
             Index::Sealed(sealed) => sealed
                 .may_hold(id)
-                .then(|| Candidate::Maybe(Arc::clone(&self.file), self.id, Arc::clone(sealed))),
+                .then(|| Candidate::Maybe(Arc::clone(&self.file), self.home(), self.id, Arc::clone(sealed))),
         }
     }
 
-    /// Notes that the last entry of `id` here is the one at `place`.
-    pub(crate) fn note(&mut self, id: RecordId, place: Place, record: Option<&Record>) {
+    /// Notes that the last entry of `id` here is the one at `offset`.
+    pub(crate) fn note(&mut self, id: RecordId, offset: u32, record: Option<&Record>) {
         let expires_at = record.and_then(Record::expires_at);
         self.expires_at = self.expires_at.max(expires_at.unwrap_or_default());
         if let Index::Open(slots) = &mut self.index {
-            slots.insert(id, Slot { place, kind: record.map(Record::kind), expires_at });
+            slots.insert(id, Slot { offset, kind: record.map(Record::kind), expires_at });
         }
     }
 }
 
 impl Candidate {
-    /// The record, if this segment has it. `None` when a filter was wrong.
-    pub(crate) fn read(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
-        match self {
-            Self::Here(file, _, place) => read_record(&**file, id, *place).map(Some),
-            Self::Maybe(file, _, sealed) => match sealed.find(id, &**file)? {
-                Some(place) => read_record(&**file, id, place).map(Some),
-                None => Ok(None),
+    /// The record and where it lies, if this segment has it. `None` when a filter was wrong.
+    pub(crate) fn read(&self, id: &RecordId) -> Result<Option<(Record, Place)>, StoreError> {
+        let (file, home, place) = match self {
+            Self::Here(file, home, place) => (file, home, *place),
+            Self::Maybe(file, home, segment, sealed) => match sealed.find(id, &**file, *home)? {
+                Some(offset) => (file, home, Place { segment: *segment, offset }),
+                None => return Ok(None),
             },
-        }
+        };
+        read_record(&**file, *home, id, place.offset).map(|record| Some((record, place)))
     }
-
-    pub(crate) fn segment(&self) -> SegmentId {
-        match self {
-            Self::Here(_, segment, _) | Self::Maybe(_, segment, _) => *segment,
-        }
-    }
-}
-
-/// Reads an entry and checks that it is the one of `id`, whole.
-pub(crate) fn read_record(file: &dyn DiskFile, id: &RecordId, place: Place) -> Result<Record, StoreError> {
-    const DOING: &str = "reading a record";
-    let body_len = place.body_len as usize;
-    let bytes = read_exactly(file, place.offset.into(), HEAD_BYTES + body_len)
-        .map_err(|error| StoreError::new(StoreErrorKind::Corrupt, DOING).because(error))?;
-    let head = bytes.first_chunk().and_then(frame::read_head);
-    if head != Some(Found::Entry { id: *id, len: body_len }) {
-        return Err(
-            StoreError::new(StoreErrorKind::Corrupt, DOING).because("the head of its entry is damaged")
-        );
-    }
-    codec::decode(id, &Bytes::from(bytes).slice(HEAD_BYTES..))
-        .map_err(|error| StoreError::undecodable(error, DOING))
 }
 
 impl SegmentId {
-    /// The name of its file: the number first, so that a listing shows the order in which they were begun.
-    pub(crate) fn file_name(self) -> String {
-        format!("{:016x}-{}.segment", self.seq, self.class.number())
+    /// The name of its file: the version of the format, the number, so that a listing shows the order in which they were
+    /// begun, the class, and when it was begun.
+    pub(crate) fn file_name(self, started_at: Timestamp) -> String {
+        format!("v1-{:016x}-{}-{:x}.segment", self.seq, self.class.number(), started_at.as_millis())
     }
 
-    /// The segment that a file name stands for.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        let (seq, class) = name.strip_suffix(".segment")?.split_once('-')?;
-        let class = Class::new(class.parse().ok()?)?;
-        (seq.len() == 16).then_some(Self { class, seq: u64::from_str_radix(seq, 16).ok()? })
+    /// The segment that a file name stands for, and when it was begun.
+    pub(crate) fn parse(name: &str) -> Option<(Self, Timestamp)> {
+        let mut parts = name.strip_prefix("v1-")?.strip_suffix(".segment")?.splitn(3, '-');
+        let (seq, class, started_at) = (parts.next()?, parts.next()?, parts.next()?);
+        let id = Self { class: Class::new(class.parse().ok()?)?, seq: u64::from_str_radix(seq, 16).ok()? };
+        let started_at = Timestamp::from_millis(u64::from_str_radix(started_at, 16).ok()?);
+        (id.file_name(started_at) == name).then_some((id, started_at))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! What cannot be read is an error, never "absent": a store that took damage for absence would run the work again.
 
-mod wire;
+pub mod wire;
 
 use std::error::Error;
 use std::fmt;
@@ -191,7 +191,8 @@ fn decode_state(r: &mut Reader, flags: u8, granted_at: Timestamp) -> Result<Stat
     }
 }
 
-fn encode_outcome(w: &mut Writer, outcome: &Outcome) {
+/// Writes an outcome as records hold it.
+pub fn encode_outcome(w: &mut Writer, outcome: &Outcome) {
     w.number(outcome.content_version().into());
     w.bytes(outcome.head());
     match outcome.body() {
@@ -208,7 +209,8 @@ fn encode_outcome(w: &mut Writer, outcome: &Outcome) {
     }
 }
 
-fn decode_outcome(r: &mut Reader) -> Result<Outcome, CodecError> {
+/// Reads an outcome as records hold it.
+pub fn decode_outcome(r: &mut Reader) -> Result<Outcome, CodecError> {
     let content_version = u16::try_from(r.number()?).map_err(|_| CodecError::Damaged("content version"))?;
     let head = r.bytes(HEAD_BYTES_MAX)?;
     let outcome = match r.byte()? {

@@ -7,14 +7,14 @@ use onlyonce_core::transition::view;
 use onlyonce_core::{Record, RecordId, StoreError, StoreErrorKind, Timestamp};
 
 use super::Catalog;
-use crate::frame::{self, Found, HEAD_BYTES};
-use crate::io::read_exactly;
+use crate::entry::{self, read_record};
 use crate::segment::sealed::{SealedIndex, prefix};
-use crate::segment::{Index, Segment, read_record};
+use crate::segment::{Index, Segment};
 
 /// Some ids of one segment in order, and whether there are more.
 struct Run {
-    ids: Vec<(RecordId, crate::segment::Place)>,
+    /// Each with the offset of its last entry there.
+    ids: Vec<(RecordId, u32)>,
     more: bool,
 }
 
@@ -58,18 +58,18 @@ impl Catalog {
             if let Some((last, _)) = run.ids.last().filter(|_| run.more) {
                 done_up_to = Some(done_up_to.map_or(*last, |done| done.min(*last)));
             }
-            for (id, place) in run.ids {
-                found.insert(id, (segment, place));
+            for (id, offset) in run.ids {
+                found.insert(id, (segment, offset));
             }
         }
         let mut records = BTreeMap::new();
-        for (id, (segment, place)) in found {
+        for (id, (segment, offset)) in found {
             if done_up_to.is_some_and(|done| id > done) {
                 break;
             }
             let record = match self.in_flight.get(&id) {
-                Some((record, _)) => record.clone(),
-                None => read_record(&*segment.file, &id, place)?,
+                Some(stored) => stored.record.clone(),
+                None => read_record(&*segment.file, segment.home(), &id, offset)?,
             };
             records.insert(id, record);
         }
@@ -81,7 +81,7 @@ impl Segment {
     /// Up to `most` ids after `after`, in order.
     fn run(&self, after: Option<RecordId>, most: usize) -> Result<Run, StoreError> {
         let mut ids: Vec<_> = match &self.index {
-            Index::Open(slots) => slots.iter().map(|(id, slot)| (*id, slot.place)).collect(),
+            Index::Open(slots) => slots.iter().map(|(id, slot)| (*id, slot.offset)).collect(),
             Index::Sealed(sealed) => self.sealed_ids(sealed, after, most)?,
         };
         ids.retain(|(id, _)| after.is_none_or(|after| *id > after));
@@ -97,10 +97,10 @@ impl Segment {
         sealed: &SealedIndex,
         after: Option<RecordId>,
         most: usize,
-    ) -> Result<Vec<(RecordId, crate::segment::Place)>, StoreError> {
-        let mut ids: Vec<(RecordId, crate::segment::Place)> = Vec::new();
+    ) -> Result<Vec<(RecordId, u32)>, StoreError> {
+        let mut ids: Vec<(RecordId, u32)> = Vec::new();
         for block in 0..sealed.blocks() {
-            for (at, place) in sealed.block(block)? {
+            for (at, offset) in sealed.block(block)? {
                 if after.is_some_and(|after| at < prefix(&after)) {
                     continue;
                 }
@@ -108,25 +108,18 @@ impl Segment {
                 if ids.len() > most && ids.last().is_some_and(|(last, _)| prefix(last) != at) {
                     return Ok(ids);
                 }
-                let id = self.id_at(place)?;
+                let id = self.id_at(offset)?;
                 if after.is_none_or(|after| id > after) {
-                    ids.push((id, place));
+                    ids.push((id, offset));
                 }
             }
         }
         Ok(ids)
     }
 
-    fn id_at(&self, place: crate::segment::Place) -> Result<RecordId, StoreError> {
-        const DOING: &str = "listing records";
-        let head = read_exactly(&*self.file, place.offset.into(), HEAD_BYTES)
-            .map_err(|error| StoreError::new(StoreErrorKind::Corrupt, DOING).because(error))?;
-        match head.first_chunk().and_then(frame::read_head) {
-            Some(Found::Entry { id, .. }) => Ok(id),
-            _ => match frame::repair_head(&head) {
-                Some((id, _)) => Ok(id),
-                None => Err(StoreError::new(StoreErrorKind::Corrupt, DOING)),
-            },
-        }
+    fn id_at(&self, offset: u32) -> Result<RecordId, StoreError> {
+        let damaged = || StoreError::new(StoreErrorKind::Corrupt, "listing records");
+        let id = entry::id_at(&&*self.file, self.home(), offset as usize);
+        id.map_err(|error| damaged().because(error))?.ok_or_else(damaged)
     }
 }

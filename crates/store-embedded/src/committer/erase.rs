@@ -10,9 +10,9 @@ use std::sync::Arc;
 use onlyonce_core::RecordId;
 
 use super::group;
-use crate::frame::{self, HEAD_BYTES};
+use crate::entry::erased_body;
 use crate::segment::scan::places_of;
-use crate::segment::{Candidate, Place, SegmentId};
+use crate::segment::{Candidate, Place};
 use crate::shared::Shared;
 
 /// Overwrites every entry of `erased` but the last, which holds no body any more. One pass over each segment that may
@@ -26,17 +26,18 @@ pub(super) fn overwrite(shared: &Shared, erased: &HashSet<RecordId>) -> io::Resu
         let catalog = shared.catalog();
         let segments = catalog.segments.values();
         let concerned = segments.filter(|segment| erased.iter().any(|id| segment.candidate(id).is_some()));
-        concerned.map(|segment| (segment.id, segment.end, Arc::clone(&segment.file))).collect()
+        concerned
+            .map(|segment| (segment.id, segment.home(), segment.end, Arc::clone(&segment.file)))
+            .collect()
     };
-    for (segment, end, file) in concerned {
+    for (segment, home, end, file) in concerned {
         // ORDER: a mark behind what is overwritten, durable before it is: a body that a power cut leaves half
         // overwritten must be taken for damage of that body, and not for a torn tail that takes its neighbours along.
         group::prove(shared, segment)?;
-        for (id, place) in places_of(&*file, segment.seq, end, erased)? {
-            if !last.contains(&(segment, place.offset)) {
-                let Place { offset, body_len } = place;
-                let body = frame::erased_body(&id, body_len as usize);
-                file.write_at(u64::from(offset) + HEAD_BYTES as u64, &body)?;
+        for (id, offset, body) in places_of(&*file, home, end, erased)? {
+            // A grant has no body, and nothing that the last entry does not have too.
+            if let Some(body) = body.filter(|_| !last.contains(&Place { segment, offset })) {
+                file.write_at(body.start as u64, &erased_body(&id, body.len()))?;
             }
         }
         file.sync()?;
@@ -45,9 +46,9 @@ pub(super) fn overwrite(shared: &Shared, erased: &HashSet<RecordId>) -> io::Resu
 }
 
 /// The entry that was just written for `id`.
-fn last_entry(shared: &Shared, id: &RecordId) -> Option<(SegmentId, u32)> {
+fn last_entry(shared: &Shared, id: &RecordId) -> Option<Place> {
     match shared.catalog().segments.values().rev().find_map(|segment| segment.candidate(id))? {
-        Candidate::Here(_, segment, place) => Some((segment, place.offset)),
+        Candidate::Here(_, _, place) => Some(place),
         Candidate::Maybe(..) => None,
     }
 }

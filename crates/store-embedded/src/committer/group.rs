@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
-use onlyonce_core::record::codec;
 use onlyonce_core::transition::{
     Answer, Change, ClaimAnswer, Command, EraseAnswer, Moment, UnknownPolicy, transition,
 };
@@ -12,7 +11,7 @@ use onlyonce_core::{Fence, Record, RecordId, StoreError, StoreErrorKind, Timesta
 
 use crate::catalog::{Catalog, Stored};
 use crate::class::Class;
-use crate::frame;
+use crate::entry::{self, Home};
 use crate::io::{DiskFile, failed_sync};
 use crate::options::Sync;
 use crate::segment::{Place, Segment, SegmentId};
@@ -102,7 +101,7 @@ impl Group {
 
     /// Adds what is to be stored under `id`.
     pub(super) fn put(&mut self, id: RecordId, record: Record, before: Option<Stored>, durable: bool) {
-        let stored_in = before.as_ref().map(|stored| stored.segment.class);
+        let stored_in = before.as_ref().map(|stored| stored.place.segment.class);
         let earlier = self.decided.get(&id);
         let class = Class::of_record(&record, stored_in.max(earlier.map(|decided| decided.class)));
         let durable = durable || earlier.is_some_and(|decided| decided.durable);
@@ -134,19 +133,19 @@ impl Group {
         for id in std::mem::take(&mut self.order) {
             let Some(decided) = self.decided.remove(&id) else { continue };
             if let (false, Some(before)) = (decided.durable, &decided.before) {
-                let segment = before.segment;
-                let (record, before) = (decided.record, decided.before);
-                written.puts.push(Put { id, segment, place: None, record, before });
+                let stored = Stored { record: decided.record, place: before.place };
+                written.puts.push(Put { id, stored, before: decided.before, durable: false });
                 continue;
             }
-            let body = codec::encode(&id, &decided.record);
             let piece = written.piece(shared, decided.class)?;
-            let at = piece.start + piece.bytes.len() as u64;
-            let narrow = |number: u64| u32::try_from(number).map_err(|_| io::ErrorKind::FileTooLarge);
-            let place = Place { offset: narrow(at)?, body_len: narrow(body.len() as u64)? };
-            frame::put_entry(&mut piece.bytes, &id, &body);
-            let (segment, before) = (piece.id, decided.before);
-            written.puts.push(Put { id, segment, place: Some(place), record: decided.record, before });
+            let offset = piece.start + piece.bytes.len() as u64;
+            let offset = u32::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
+            let place = Place { segment: piece.id, offset };
+            let base = decided.before.as_ref().filter(|before| before.place.segment == piece.id);
+            let base = base.map(|base| (base.place.offset, &base.record));
+            entry::put(&mut piece.bytes, piece.home, &id, &decided.record, base);
+            let stored = Stored { record: decided.record, place };
+            written.puts.push(Put { id, stored, before: decided.before, durable: true });
         }
         written.write()
     }
@@ -155,6 +154,7 @@ impl Group {
 /// What one group adds to one segment.
 struct Piece {
     id: SegmentId,
+    home: Home,
     file: Arc<dyn DiskFile>,
     start: u64,
     bytes: Vec<u8>,
@@ -164,11 +164,10 @@ struct Piece {
 
 struct Put {
     id: RecordId,
-    segment: SegmentId,
-    /// `None` for what is kept in memory only.
-    place: Option<Place>,
-    record: Record,
+    stored: Stored,
     before: Option<Stored>,
+    /// Whether it was written, and is not kept in memory only.
+    durable: bool,
 }
 
 /// A group on its way to the disk, and on its way into the catalog once it is there.
@@ -201,6 +200,7 @@ impl Written {
                 proven = segment.synced;
                 Piece {
                     id: segment.id,
+                    home: segment.home(),
                     file: Arc::clone(&segment.file),
                     start: segment.end,
                     bytes: Vec::new(),
@@ -213,23 +213,24 @@ impl Written {
                     if segment.synced {
                         // The last chance to prove its last group. The next sync of the file makes it count.
                         let mut mark = Vec::new();
-                        frame::put_mark(&mut mark, segment.id.seq, segment.end);
+                        entry::put_mark(&mut mark, segment.id.seq, segment.end);
                         segment.file.write_at(segment.end, &mark)?;
                     }
                 }
                 let begun = self.pieces.values().map(|piece| piece.id.seq + 1).max().unwrap_or(0);
                 let id = SegmentId { class, seq: catalog.next_seq().max(begun) };
                 drop(catalog);
-                let file = shared.disk.create(&id.file_name())?;
+                let file = shared.disk.create(&id.file_name(now))?;
                 // ORDER: the name is durable before anything in the file is acknowledged.
                 shared.disk.sync_folder().map_err(failed_sync)?;
                 let segment = Segment::new(id, Arc::clone(&file), now);
-                Piece { id, file, start: 0, bytes: Vec::new(), begun: Some(segment) }
+                let home = segment.home();
+                Piece { id, home, file, start: 0, bytes: Vec::new(), begun: Some(segment) }
             }
         };
         // A mark says that all before it was synced: it is written only where that is so.
         if proven {
-            frame::put_mark(&mut piece.bytes, piece.id.seq, piece.start);
+            entry::put_mark(&mut piece.bytes, piece.id.seq, piece.start);
         }
         Ok(piece)
     }
@@ -250,8 +251,8 @@ impl Written {
     /// too, the caller must not go on.
     fn take_back(&self, shared: &Shared) -> io::Result<()> {
         for piece in self.pieces.values() {
-            if piece.begun.is_some() {
-                shared.disk.remove(&piece.id.file_name()).map_err(io::Error::other)?;
+            if let Some(segment) = &piece.begun {
+                shared.disk.remove(&segment.name()).map_err(io::Error::other)?;
             } else {
                 piece.file.set_len(piece.start).map_err(io::Error::other)?;
                 // It was answered that nothing happened: that must be as durable as if something had.
@@ -276,9 +277,10 @@ impl Written {
             }
         }
         for put in self.puts {
-            match put.place {
-                Some(place) => catalog.put(put.id, put.segment, place, put.record, put.before.as_ref()),
-                None => catalog.put_in_flight(put.id, put.segment, put.record),
+            if put.durable {
+                catalog.put(put.id, put.stored, put.before.as_ref());
+            } else {
+                catalog.put_in_flight(put.id, put.stored);
             }
         }
         self.frozen
@@ -328,7 +330,7 @@ pub(super) fn prove(shared: &Shared, id: SegmentId) -> io::Result<()> {
         file.sync().map_err(failed_sync)?;
     }
     let mut mark = Vec::new();
-    frame::put_mark(&mut mark, id.seq, end);
+    entry::put_mark(&mut mark, id.seq, end);
     file.write_at(end, &mark)?;
     file.sync().map_err(failed_sync)?;
     if let Some(segment) = shared.catalog_mut().segments.get_mut(&id) {

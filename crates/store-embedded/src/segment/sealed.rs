@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! file   := block* head tail
-//! block  := (prefix:u64 offset:u32 body_len:u32)*  crc          up to 128 entries, sorted by prefix
-//! head   := version counts times filter first-prefix-of-each-block in-flight-offsets
+//! block  := (prefix:u32 offset:u32)*  crc          up to 128 entries, sorted by prefix
+//! head   := version counts times first-prefix-of-each-block in-flight-offsets filter
 //! tail   := head-length:u32 crc:u32
 //! ```
 //!
@@ -19,12 +19,12 @@ use onlyonce_core::{RecordId, StoreError, StoreErrorKind, Timestamp};
 use xorf::{BinaryFuse16, Filter};
 
 use super::scan::places_of;
-use super::{Place, Segment, Slot};
-use crate::frame::{self, Found, HEAD_BYTES};
+use super::{Segment, Slot};
+use crate::entry::{self, Home};
 use crate::io::{Disk, DiskFile, read_exactly};
 
 const VERSION: u8 = 1;
-const ENTRY_BYTES: usize = 16;
+const ENTRY_BYTES: usize = 8;
 const ENTRIES_PER_BLOCK: usize = 128;
 const TAIL_BYTES: usize = 8;
 
@@ -33,12 +33,11 @@ pub(crate) struct SealedIndex {
     file: Arc<dyn DiskFile>,
     filter: Option<BinaryFuse16>,
     /// The first prefix of each block.
-    contents: Box<[u64]>,
+    contents: Box<[u32]>,
     entries: usize,
-    /// Records that were in flight when the segment was sealed.
-    in_flight: Box<[Place]>,
-    /// The number of the segment, and where its entries end.
-    seq: u64,
+    /// Where records lie that were in flight when the segment was sealed.
+    in_flight: Box<[u32]>,
+    /// Where the entries of the segment end.
     end: u64,
 }
 
@@ -46,7 +45,6 @@ pub(crate) struct SealedIndex {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) end: u64,
-    pub(crate) started_at: Timestamp,
     pub(crate) expires_at: Timestamp,
     pub(crate) lost_some: bool,
     pub(crate) counts: [u32; 4],
@@ -58,15 +56,20 @@ impl fmt::Debug for SealedIndex {
     }
 }
 
-/// The part of an id by which the index is sorted: eight bytes of its hash.
-pub(crate) fn prefix(id: &RecordId) -> u64 {
-    id.as_bytes()[1..9].iter().fold(0, |prefix, byte| prefix << 8 | u64::from(*byte))
+/// The part of an id by which the index is sorted: four bytes of its hash.
+pub(crate) fn prefix(id: &RecordId) -> u32 {
+    id.as_bytes()[1..5].iter().fold(0, |prefix, byte| prefix << 8 | u32::from(*byte))
+}
+
+/// The part of an id by which the filter knows it: eight bytes of its hash.
+fn mixed(id: &RecordId) -> u64 {
+    id.as_bytes()[1..9].iter().fold(0, |mixed, byte| mixed << 8 | u64::from(*byte))
 }
 
 impl SealedIndex {
     /// Whether the segment may have an entry of `id`. Wrong once in 65 000 times, and only with "maybe".
     pub(crate) fn may_hold(&self, id: &RecordId) -> bool {
-        self.filter.as_ref().map_or(self.entries > 0, |filter| filter.contains(&prefix(id)))
+        self.filter.as_ref().map_or(self.entries > 0, |filter| filter.contains(&mixed(id)))
     }
 
     /// The same index with less memory: every lookup reads the disk.
@@ -78,43 +81,52 @@ impl SealedIndex {
             contents: self.contents.clone(),
             entries: self.entries,
             in_flight: self.in_flight.clone(),
-            seq: self.seq,
             end: self.end,
         })
     }
 
-    pub(crate) fn in_flight(&self) -> &[Place] {
+    pub(crate) fn in_flight(&self) -> &[u32] {
         &self.in_flight
     }
 
     /// How much memory the index takes.
     pub(crate) fn memory(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, |filter| filter.fingerprints.len() * 2);
-        size_of::<Self>() + filter + self.contents.len() * 8 + self.in_flight.len() * size_of::<Place>()
+        size_of::<Self>() + filter + (self.contents.len() + self.in_flight.len()) * size_of::<u32>()
     }
 
     /// Where the last entry of `id` lies in its `segment`.
-    pub(crate) fn find(&self, id: &RecordId, segment: &dyn DiskFile) -> Result<Option<Place>, StoreError> {
-        match self.find_by_index(id, segment) {
+    pub(crate) fn find(
+        &self,
+        id: &RecordId,
+        segment: &dyn DiskFile,
+        home: Home,
+    ) -> Result<Option<u32>, StoreError> {
+        match self.find_by_index(id, segment, home) {
             // The index can be made again from the segment, so its damage is nobody's: the segment is read instead.
             Err(error) if error.kind() == StoreErrorKind::Corrupt => {
-                tracing::warn!(seq = self.seq, "the index of a segment is damaged; reading the segment");
-                let places = places_of(segment, self.seq, self.end, &HashSet::from([*id]));
-                places.map(|places| places.last().map(|(_, place)| *place)).map_err(|_| error)
+                tracing::warn!(seq = home.seq, "the index of a segment is damaged; reading the segment");
+                let places = places_of(segment, home, self.end, &HashSet::from([*id]));
+                places.map(|places| places.last().map(|(_, offset, _)| *offset)).map_err(|_| error)
             }
             found => found,
         }
     }
 
-    fn find_by_index(&self, id: &RecordId, segment: &dyn DiskFile) -> Result<Option<Place>, StoreError> {
+    fn find_by_index(
+        &self,
+        id: &RecordId,
+        segment: &dyn DiskFile,
+        home: Home,
+    ) -> Result<Option<u32>, StoreError> {
         let wanted = prefix(id);
         // Equal prefixes may begin in the block before the first one that starts with a larger prefix, or earlier.
         let mut block = self.contents.partition_point(|first| *first < wanted).saturating_sub(1);
         while block < self.contents.len() && self.contents[block] <= wanted {
             let entries = self.block(block)?;
-            for (_, place) in entries.iter().filter(|(prefix, _)| *prefix == wanted) {
-                if is_entry_of(id, segment, *place)? {
-                    return Ok(Some(*place));
+            for (_, offset) in entries.iter().filter(|(prefix, _)| *prefix == wanted) {
+                if is_entry_of(id, segment, home, *offset)? {
+                    return Ok(Some(*offset));
                 }
             }
             block += 1;
@@ -123,7 +135,7 @@ impl SealedIndex {
     }
 
     /// The entries of one block.
-    pub(crate) fn block(&self, number: usize) -> Result<Vec<(u64, Place)>, StoreError> {
+    pub(crate) fn block(&self, number: usize) -> Result<Vec<(u32, u32)>, StoreError> {
         const DOING: &str = "reading a segment's index";
         let full = ENTRIES_PER_BLOCK * ENTRY_BYTES + 4;
         let entries = ENTRIES_PER_BLOCK.min(self.entries - number * ENTRIES_PER_BLOCK);
@@ -142,32 +154,31 @@ impl SealedIndex {
 
     /// Writes the index of `segment`, whose last entries are `slots`, and opens it.
     pub(crate) fn write(disk: &dyn Disk, segment: &Segment, slots: &[(RecordId, Slot)]) -> io::Result<Self> {
-        let mut entries: Vec<_> = slots.iter().map(|(id, slot)| (prefix(id), slot.place)).collect();
-        entries.sort_unstable_by_key(|(prefix, place)| (*prefix, place.offset));
-        let mut prefixes: Vec<_> = entries.iter().map(|(prefix, _)| *prefix).collect();
-        prefixes.dedup();
-        let filter = if prefixes.is_empty() {
-            None
-        } else {
-            Some(BinaryFuse16::try_from(&prefixes).map_err(io::Error::other)?)
-        };
+        let mut entries: Vec<_> = slots.iter().map(|(id, slot)| (prefix(id), slot.offset)).collect();
+        entries.sort_unstable();
+        let mut ids: Vec<_> = slots.iter().map(|(id, _)| mixed(id)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let filter =
+            if ids.is_empty() { None } else { Some(BinaryFuse16::try_from(&ids).map_err(io::Error::other)?) };
         let mut bytes = Vec::with_capacity(entries.len() * (ENTRY_BYTES + 4) + 1024);
         for block in entries.chunks(ENTRIES_PER_BLOCK) {
             let start = bytes.len();
-            for (prefix, place) in block {
+            for (prefix, offset) in block {
                 bytes.extend_from_slice(&prefix.to_le_bytes());
-                put_place(&mut bytes, *place);
+                bytes.extend_from_slice(&offset.to_le_bytes());
             }
             let crc = crc32c::crc32c(&bytes[start..]);
             bytes.extend_from_slice(&crc.to_le_bytes());
         }
-        let contents: Box<[u64]> =
+        let contents: Box<[u32]> =
             entries.iter().step_by(ENTRIES_PER_BLOCK).map(|(prefix, _)| *prefix).collect();
-        let in_flight: Box<[Place]> = slots
+        let mut in_flight: Box<[u32]> = slots
             .iter()
             .filter(|(_, slot)| slot.kind == Some(StateKind::InFlight))
-            .map(|(_, slot)| slot.place)
+            .map(|(_, slot)| slot.offset)
             .collect();
+        in_flight.sort_unstable();
         let head =
             write_head(&facts_of(segment, slots), entries.len(), filter.as_ref(), &contents, &in_flight);
         bytes.extend_from_slice(&head);
@@ -175,12 +186,11 @@ impl SealedIndex {
         bytes.extend_from_slice(&crc32c::crc32c(&head).to_le_bytes());
         crate::io::replace(disk, &segment.index_name(), &bytes)?;
         let file = disk.open(&segment.index_name())?;
-        let (seq, end) = (segment.id.seq, segment.end);
-        Ok(Self { file, filter, contents, entries: entries.len(), in_flight, seq, end })
+        Ok(Self { file, filter, contents, entries: entries.len(), in_flight, end: segment.end })
     }
 
     /// Opens the index file `name`. `None` when it is not there or cannot be believed: scan the segment then.
-    pub(crate) fn open(disk: &dyn Disk, seq: u64, name: &str) -> io::Result<Option<(Self, Facts)>> {
+    pub(crate) fn open(disk: &dyn Disk, name: &str) -> io::Result<Option<(Self, Facts)>> {
         let file = match disk.open(name) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -199,20 +209,17 @@ impl SealedIndex {
             return Ok(None);
         }
         Ok(read_head(&head).map(|(facts, entries, filter, contents, in_flight)| {
-            (Self { file, filter, contents, entries, in_flight, seq, end: facts.end }, facts)
+            (Self { file, filter, contents, entries, in_flight, end: facts.end }, facts)
         }))
     }
 }
 
-/// Whether the entry at `place` is one of `id`. A head that cannot be read is taken for one: all but the last bits
-/// of its key agree, and to take it for another's would be to take damage for absence.
-fn is_entry_of(id: &RecordId, segment: &dyn DiskFile, place: Place) -> Result<bool, StoreError> {
-    let head = read_exactly(segment, place.offset.into(), HEAD_BYTES)
+/// Whether the entry at `offset` is one of `id`. One of which nobody can tell is taken for it: the first bits of its
+/// key agree, and to take it for another's would be to take damage for absence.
+fn is_entry_of(id: &RecordId, segment: &dyn DiskFile, home: Home, offset: u32) -> Result<bool, StoreError> {
+    let found = entry::id_at(&segment, home, offset as usize)
         .map_err(|error| StoreError::new(StoreErrorKind::Corrupt, "reading a record").because(error))?;
-    Ok(match head.first_chunk().and_then(frame::read_head) {
-        Some(Found::Entry { id: found, .. }) => found == *id,
-        _ => true,
-    })
+    Ok(found.is_none_or(|found| found == *id))
 }
 
 fn facts_of(segment: &Segment, slots: &[(RecordId, Slot)]) -> Facts {
@@ -220,47 +227,33 @@ fn facts_of(segment: &Segment, slots: &[(RecordId, Slot)]) -> Facts {
     for kind in slots.iter().filter_map(|(_, slot)| slot.kind) {
         counts[kind as usize] += 1;
     }
-    Facts {
-        end: segment.end,
-        started_at: segment.started_at,
-        expires_at: segment.expires_at,
-        lost_some: segment.lost_some,
-        counts,
-    }
+    Facts { end: segment.end, expires_at: segment.expires_at, lost_some: segment.lost_some, counts }
 }
 
-fn put_place(into: &mut Vec<u8>, place: Place) {
-    into.extend_from_slice(&place.offset.to_le_bytes());
-    into.extend_from_slice(&place.body_len.to_le_bytes());
-}
-
-fn read_entry(bytes: &[u8]) -> (u64, Place) {
+fn read_entry(bytes: &[u8]) -> (u32, u32) {
     let mut numbers = Numbers(bytes);
-    let prefix = numbers.u64().unwrap_or_default();
-    (prefix, numbers.place().unwrap_or(Place { offset: 0, body_len: 0 }))
+    (numbers.u32().unwrap_or_default(), numbers.u32().unwrap_or_default())
 }
 
 fn write_head(
     facts: &Facts,
     entries: usize,
     filter: Option<&BinaryFuse16>,
-    contents: &[u64],
-    in_flight: &[Place],
+    contents: &[u32],
+    in_flight: &[u32],
 ) -> Vec<u8> {
     let mut head = vec![VERSION, u8::from(facts.lost_some)];
-    for number in [facts.end, facts.started_at.as_millis(), facts.expires_at.as_millis(), entries as u64] {
+    for number in [facts.end, facts.expires_at.as_millis(), entries as u64] {
         head.extend_from_slice(&number.to_le_bytes());
     }
     for count in facts.counts {
         head.extend_from_slice(&count.to_le_bytes());
     }
-    head.extend_from_slice(&(contents.len() as u64).to_le_bytes());
-    for first in contents {
-        head.extend_from_slice(&first.to_le_bytes());
-    }
-    head.extend_from_slice(&(in_flight.len() as u64).to_le_bytes());
-    for place in in_flight {
-        put_place(&mut head, *place);
+    for numbers in [contents, in_flight] {
+        head.extend_from_slice(&(numbers.len() as u64).to_le_bytes());
+        for number in numbers {
+            head.extend_from_slice(&number.to_le_bytes());
+        }
     }
     if let Some(filter) = filter {
         let shape = &filter.descriptor;
@@ -275,7 +268,7 @@ fn write_head(
     head
 }
 
-type Head = (Facts, usize, Option<BinaryFuse16>, Box<[u64]>, Box<[Place]>);
+type Head = (Facts, usize, Option<BinaryFuse16>, Box<[u32]>, Box<[u32]>);
 
 fn read_head(head: &[u8]) -> Option<Head> {
     let [VERSION, lost_some, rest @ ..] = head else {
@@ -283,22 +276,17 @@ fn read_head(head: &[u8]) -> Option<Head> {
     };
     let mut numbers = Numbers(rest);
     let end = numbers.u64()?;
-    let (started_at, expires_at) = (numbers.u64()?, numbers.u64()?);
+    let expires_at = numbers.u64()?;
     let entries = usize::try_from(numbers.u64()?).ok()?;
     let mut counts = [0; 4];
     for count in &mut counts {
         *count = numbers.u32()?;
     }
-    let contents = (0..numbers.u64()?).map(|_| numbers.u64()).collect::<Option<_>>()?;
-    let in_flight = (0..numbers.u64()?).map(|_| numbers.place()).collect::<Option<_>>()?;
+    let contents = (0..numbers.u64()?).map(|_| numbers.u32()).collect::<Option<_>>()?;
+    let in_flight = (0..numbers.u64()?).map(|_| numbers.u32()).collect::<Option<_>>()?;
     let filter = if numbers.0.is_empty() { None } else { Some(read_filter(&mut numbers)?) };
-    let facts = Facts {
-        end,
-        started_at: Timestamp::from_millis(started_at),
-        expires_at: Timestamp::from_millis(expires_at),
-        lost_some: *lost_some != 0,
-        counts,
-    };
+    let facts =
+        Facts { end, expires_at: Timestamp::from_millis(expires_at), lost_some: *lost_some != 0, counts };
     Some((facts, entries, filter, contents, in_flight))
 }
 
@@ -329,9 +317,5 @@ impl Numbers<'_> {
 
     fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_le_bytes)
-    }
-
-    fn place(&mut self) -> Option<Place> {
-        Some(Place { offset: self.u32()?, body_len: self.u32()? })
     }
 }

@@ -17,7 +17,7 @@ use crate::workload::owner;
 
 /// Room for a few dozen records, and a reserve for as many completions.
 const RESERVE: usize = 32 << 10;
-const CAPACITY: usize = RESERVE + (16 << 10);
+const CAPACITY: usize = RESERVE + (8 << 10);
 /// As often as the engine would.
 const COMPLETIONS_MAX: usize = 4;
 

@@ -1,4 +1,6 @@
 //! Numbers, byte strings and times on the wire. Knows no record; every length is checked before it is believed.
+//!
+//! Public for stores that keep more than whole records.
 
 use bytes::{Buf, Bytes};
 
@@ -7,23 +9,28 @@ use crate::clock::Timestamp;
 
 const SHORT: CodecError = CodecError::Damaged("too short");
 
-pub(super) struct Writer(Vec<u8>);
+/// Writes fields one after the other.
+#[derive(Debug)]
+pub struct Writer(Vec<u8>);
 
 impl Writer {
-    pub(super) fn with_capacity(bytes: usize) -> Self {
+    /// An empty one with room for `bytes`.
+    pub fn with_capacity(bytes: usize) -> Self {
         Self(Vec::with_capacity(bytes))
     }
 
-    pub(super) fn byte(&mut self, byte: u8) {
+    /// One byte as it is.
+    pub fn byte(&mut self, byte: u8) {
         self.0.push(byte);
     }
 
-    pub(super) fn raw(&mut self, bytes: &[u8]) {
+    /// Bytes as they are, without a length.
+    pub fn raw(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
     /// LEB128: seven bits a byte, low ones first.
-    pub(super) fn number(&mut self, mut number: u64) {
+    pub fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.0.push(number.to_le_bytes()[0] | 0x80);
             number >>= 7;
@@ -32,18 +39,19 @@ impl Writer {
     }
 
     /// `to` as a distance from `from`, zigzag: near times are short, and any two times can be written.
-    pub(super) fn delta(&mut self, from: Timestamp, to: Timestamp) {
+    pub fn delta(&mut self, from: Timestamp, to: Timestamp) {
         let distance = to.as_millis().wrapping_sub(from.as_millis()).cast_signed();
         self.number((distance << 1 ^ distance >> 63).cast_unsigned());
     }
 
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+    /// Their length, and the bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.raw(bytes);
     }
 
     /// 0 for nothing, else one more than the length, and the bytes.
-    pub(super) fn optional(&mut self, bytes: Option<&[u8]>) {
+    pub fn optional(&mut self, bytes: Option<&[u8]>) {
         match bytes {
             None => self.number(0),
             Some(bytes) => {
@@ -53,33 +61,41 @@ impl Writer {
         }
     }
 
-    pub(super) fn written(&self) -> &[u8] {
+    /// What was written so far.
+    pub fn written(&self) -> &[u8] {
         &self.0
     }
 
-    pub(super) fn finish(self) -> Vec<u8> {
+    /// What was written.
+    pub fn finish(self) -> Vec<u8> {
         self.0
     }
 }
 
-pub(super) struct Reader(Bytes);
+/// Reads fields one after the other.
+#[derive(Debug)]
+pub struct Reader(Bytes);
 
 impl Reader {
-    pub(super) fn new(bytes: Bytes) -> Self {
+    /// Reads `bytes` from their beginning.
+    pub fn new(bytes: Bytes) -> Self {
         Self(bytes)
     }
 
-    pub(super) fn byte(&mut self) -> Result<u8, CodecError> {
+    /// One byte.
+    pub fn byte(&mut self) -> Result<u8, CodecError> {
         self.0.try_get_u8().map_err(|_| SHORT)
     }
 
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecError> {
+    /// `N` bytes as they are.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecError> {
         let mut array = [0; N];
         self.0.try_copy_to_slice(&mut array).map_err(|_| SHORT)?;
         Ok(array)
     }
 
-    pub(super) fn number(&mut self) -> Result<u64, CodecError> {
+    /// A number in its one spelling.
+    pub fn number(&mut self) -> Result<u64, CodecError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -97,18 +113,21 @@ impl Reader {
         Err(CodecError::Damaged("number"))
     }
 
-    pub(super) fn delta(&mut self, from: Timestamp) -> Result<Timestamp, CodecError> {
+    /// A time at a distance from `from`.
+    pub fn delta(&mut self, from: Timestamp) -> Result<Timestamp, CodecError> {
         let zigzag = self.number()?;
         let distance = (zigzag >> 1) ^ (zigzag & 1).wrapping_neg();
         Ok(Timestamp::from_millis(from.as_millis().wrapping_add(distance)))
     }
 
-    pub(super) fn bytes(&mut self, max: usize) -> Result<Bytes, CodecError> {
+    /// Bytes with their length before them, `max` at most.
+    pub fn bytes(&mut self, max: usize) -> Result<Bytes, CodecError> {
         let len = self.number()?;
         self.take(len, max)
     }
 
-    pub(super) fn optional(&mut self, max: usize) -> Result<Option<Bytes>, CodecError> {
+    /// The same, or nothing.
+    pub fn optional(&mut self, max: usize) -> Result<Option<Bytes>, CodecError> {
         match self.number()? {
             0 => Ok(None),
             len => self.take(len - 1, max).map(Some),
@@ -126,7 +145,13 @@ impl Reader {
         Ok(self.0.split_to(len))
     }
 
-    pub(super) fn end(&self) -> Result<(), CodecError> {
+    /// What was not read yet.
+    pub fn rest(self) -> Bytes {
+        self.0
+    }
+
+    /// Refuses bytes that are left over.
+    pub fn end(&self) -> Result<(), CodecError> {
         if self.0.is_empty() { Ok(()) } else { Err(CodecError::Damaged("trailing bytes")) }
     }
 }
