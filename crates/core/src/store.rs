@@ -1,5 +1,6 @@
 //! The store contract: what every place that keeps records must do, and how to prove that it does.
 
+mod by_id;
 pub mod error;
 pub mod memory;
 mod watches;
@@ -20,6 +21,7 @@ use crate::transition::{
     Release, ReleaseAnswer, Renew, RenewAnswer, Resolve, ResolveAnswer, StepAnswer,
 };
 
+pub use by_id::{ById, IdHasher, Ids};
 pub use error::{StoreError, StoreErrorKind};
 pub use watches::{Watches, is_worth_waking};
 

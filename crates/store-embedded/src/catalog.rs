@@ -4,11 +4,11 @@
 
 mod listing;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::store::Stats;
+use onlyonce_core::store::{ById, Stats};
 use onlyonce_core::{Record, RecordId, StoreError, StoreErrorKind, Timestamp};
 
 use crate::class::Class;
@@ -23,11 +23,17 @@ pub(crate) struct Catalog {
     /// The segment of each class that takes new entries.
     active: [Option<SegmentId>; Class::COUNT],
     /// Whole records of what is in flight: they change often and are few.
-    in_flight: HashMap<RecordId, Stored>,
+    in_flight: ById<Stored>,
     /// How many records have their last entry in each segment, by state: what a dropped segment takes with it.
     counts: BTreeMap<SegmentId, [u64; 4]>,
     next_seq: u64,
+    version: Version,
 }
+
+/// How often the catalog has changed: what was absent at one version can only have come to be in a segment that changed
+/// since.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version(u64);
 
 /// How many segments one boot may begin, in bits: a thousand million million bytes of them.
 pub(crate) const SEQ_BITS: u32 = 24;
@@ -64,13 +70,18 @@ impl Lookup {
 }
 
 impl Catalog {
-    /// Where the last entry of `id` is.
-    pub(crate) fn lookup(&self, id: &RecordId) -> Lookup {
+    pub(crate) fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Where the last entry of `id` is, if it was absent at the version `since`.
+    pub(crate) fn lookup(&self, id: &RecordId, since: Option<Version>) -> Lookup {
         if let Some(stored) = self.in_flight.get(id) {
             return Lookup::InFlight(Box::new(stored.clone()));
         }
         let mut candidates = Vec::new();
-        for segment in self.segments.values().rev() {
+        let changed = |segment: &&Segment| since.is_none_or(|since| segment.changed_at > since);
+        for segment in self.segments.values().rev().filter(changed) {
             if let Some(candidate) = segment.candidate(id) {
                 let certain = matches!(candidate, Candidate::Here(..));
                 candidates.push(candidate);
@@ -117,7 +128,9 @@ impl Catalog {
         if let Some(before) = before {
             self.discount(&id, before);
         }
+        self.version.0 += 1;
         if let Some(segment) = self.segments.get_mut(&stored.place.segment) {
+            segment.changed_at = self.version;
             segment.note(id, stored.place.offset, Some(&stored.record));
         }
         self.counts.entry(stored.place.segment).or_default()[stored.record.kind() as usize] += 1;
@@ -189,7 +202,7 @@ impl Catalog {
             Index::Open(slots) => Some(slots),
             Index::Sealed(_) => None,
         });
-        let counted = open.flat_map(HashMap::values).filter(|slot| slot.kind.is_some());
+        let counted = open.flat_map(ById::values).filter(|slot| slot.kind.is_some());
         counted.filter_map(|slot| slot.expires_at).filter(|at| *at <= now).min().map(|at| at.until(now))
     }
 

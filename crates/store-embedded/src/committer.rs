@@ -3,6 +3,7 @@
 //! ORDER: decide → write → sync → publish → answer. Nothing is seen or acknowledged before it is durable.
 
 mod erase;
+mod gather;
 mod group;
 mod import;
 mod room;
@@ -21,7 +22,9 @@ use onlyonce_core::transition::{Answer, Command};
 use onlyonce_core::{Fence, StoreError, StoreErrorKind};
 use tokio::sync::oneshot;
 
+use self::gather::Gather;
 use self::group::Group;
+use crate::catalog::Version;
 use crate::recovery;
 use crate::segment::SegmentId;
 use crate::shared::{Job, Shared};
@@ -100,15 +103,18 @@ impl Committer {
 
     /// Works until the store is closed.
     pub(crate) fn run(mut self) {
-        while let Some(jobs) = self.shared.take_jobs(self.unmarked.then_some(IDLE)) {
+        let mut gather = Gather::default();
+        while let Some(jobs) = gather.next(&self.shared, self.unmarked.then_some(IDLE)) {
             if jobs.is_empty() {
                 self.mark();
                 continue;
             }
+            let answered = jobs.len();
             let mut jobs = VecDeque::from(jobs);
             while !jobs.is_empty() {
                 self.commit_some(&mut jobs);
             }
+            gather.answered(&self.shared, answered);
         }
         self.mark();
     }
@@ -121,8 +127,9 @@ impl Committer {
             && let Some(job) = jobs.pop_front()
         {
             match job {
-                Job::Commands(commands, reply) => {
-                    let answers = commands.iter().map(|command| self.decide(&mut group, command)).collect();
+                Job::Commands(commands, absent_at, reply) => {
+                    let decide = |command| self.decide(&mut group, command, absent_at);
+                    let answers = commands.iter().map(decide).collect();
                     waiting.push((answers, reply));
                 }
                 Job::Sweep(budget, reply) => {
@@ -144,10 +151,15 @@ impl Committer {
     }
 
     /// One command on top of what is durable and what the group has decided already.
-    fn decide(&mut self, group: &mut Group, command: &Command) -> Result<Answer, StoreError> {
+    fn decide(
+        &mut self,
+        group: &mut Group,
+        command: &Command,
+        absent_at: Option<Version>,
+    ) -> Result<Answer, StoreError> {
         self.shared.check()?;
         let next_fence = self.next_fence()?;
-        group.decide(&self.shared, command, next_fence)
+        group.decide(&self.shared, command, absent_at, next_fence)
     }
 
     fn next_fence(&mut self) -> Result<Fence, StoreError> {
@@ -161,39 +173,42 @@ impl Committer {
 
     /// Makes a group durable and answers it; when the disk is full, what may still be written is.
     fn finish(&mut self, group: Group, waiting: Vec<Waiting>, jobs: &mut VecDeque<Job>) {
-        let (ids, erased) = (group.ids(), group.erased());
-        let committed = self.commit(group);
-        // What is committed has happened: an erasure that fails after it is not a refusal of the group.
-        let erase = |()| erase::overwrite(&self.shared, &erased).map_err(io::Error::other);
-        match committed.and_then(erase) {
+        match self.commit(group) {
             Ok(()) => {
-                for id in &ids {
-                    self.shared.watches.wake(id);
-                }
                 for (answers, reply) in waiting {
                     drop(reply.send(answers));
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.out_of_room(waiting, jobs),
-            Err(error) => {
+            Err(Uncommitted::Full) => self.out_of_room(waiting, jobs),
+            Err(failed) => {
                 for (answers, reply) in waiting {
-                    let failed = answers.iter().map(|_| Err(self.shared.poison("writing", &error)));
-                    drop(reply.send(failed.collect()));
+                    drop(
+                        reply.send(
+                            answers.iter().map(|_| Err(failed.error(&self.shared, "writing"))).collect(),
+                        ),
+                    );
                 }
             }
         }
     }
 
-    /// Writes, syncs and publishes. Nothing is published unless all of it is durable.
-    fn commit(&mut self, group: Group) -> io::Result<()> {
+    /// Writes, syncs, publishes and wakes. Nothing is published unless all of it is durable.
+    fn commit(&mut self, group: Group) -> Result<(), Uncommitted> {
         if group.is_empty() {
             return Ok(());
         }
-        let written = group.write(&self.shared)?;
+        let erased = group.erased();
+        let written = group.write(&self.shared).map_err(Uncommitted::of)?;
         self.unmarked = true;
+        let news = written.news();
         for segment in written.publish(&mut self.shared.catalog_mut()) {
             // A sealer that is gone leaves the segment to the next start.
             let _ = self.to_seal.send(segment);
+        }
+        // What is committed has happened: an erasure that fails after it is not a refusal of the group.
+        erase::overwrite(&self.shared, &erased).map_err(Uncommitted::Failed)?;
+        for id in &news {
+            self.shared.watches.wake(id);
         }
         Ok(())
     }
@@ -206,6 +221,28 @@ impl Committer {
             && error.kind() != io::ErrorKind::StorageFull
         {
             self.shared.poison("writing a mark", &error);
+        }
+    }
+}
+
+/// Why a group was not committed.
+enum Uncommitted {
+    /// The disk has no room. Nothing happened.
+    Full,
+    /// Nobody knows what the disk holds.
+    Failed(io::Error),
+}
+
+impl Uncommitted {
+    fn of(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::StorageFull { Self::Full } else { Self::Failed(error) }
+    }
+
+    /// What to answer. After a failure the store takes no more commands.
+    fn error(&self, shared: &Shared, doing: &'static str) -> StoreError {
+        match self {
+            Self::Full => StoreError::new(StoreErrorKind::Full, doing),
+            Self::Failed(error) => shared.poison("writing", error),
         }
     }
 }

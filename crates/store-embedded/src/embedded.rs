@@ -18,6 +18,7 @@ use onlyonce_core::transition::{
 use onlyonce_core::{Clock, Fence, Record, RecordId, Secret, Store, StoreError, StoreErrorKind, SystemClock};
 use tokio::sync::oneshot;
 
+use crate::catalog::Version;
 use crate::committer::{self, Committer, Sealer};
 use crate::io::{Disk, RealDisk};
 use crate::meta::Meta;
@@ -105,13 +106,16 @@ impl EmbeddedStore {
     fn run<T: Send + 'static>(&self, command: Command, pick: fn(Answer) -> Option<T>) -> StoreFuture<'_, T> {
         Box::pin(async move {
             self.shared.check()?;
+            let mut absent_at = None;
             // Only claims: the others come from owners and nearly always write.
-            if matches!(command, Command::Claim(_))
-                && let Some(answer) = self.answer_without_writing(&command)?
-            {
-                return picked(answer, pick);
+            if matches!(command, Command::Claim(_)) {
+                match self.answer_without_writing(&command)? {
+                    Seen::Enough(answer) => return picked(answer, pick),
+                    Seen::Absent(version) => absent_at = Some(version),
+                    Seen::Changes => {}
+                }
             }
-            let mut answers = self.submit(vec![command]).await?;
+            let mut answers = self.submit(vec![command], absent_at).await?;
             picked(answers.pop().unwrap_or_else(|| Err(closing()))?, pick)
         })
     }
@@ -132,23 +136,41 @@ impl EmbeddedStore {
         }
         let commands: Vec<_> = commands.iter().cloned().map(wrap).collect();
         Box::pin(async move {
-            let answers = self.submit(commands).await?;
+            let answers = self.submit(commands, None).await?;
             Ok(answers.into_iter().map(|answer| picked(answer?, pick)).collect())
         })
     }
 
-    fn answer_without_writing(&self, command: &Command) -> Result<Option<Answer>, StoreError> {
-        let stored = self.shared.read(command.id())?;
+    fn answer_without_writing(&self, command: &Command) -> Result<Seen, StoreError> {
+        // ORDER: the version first, so that whatever comes after it is seen by the committer.
+        let version = self.shared.catalog().version();
+        let Some(stored) = self.shared.read(command.id(), None)? else {
+            return Ok(Seen::Absent(version));
+        };
         let moment = Moment { now: self.shared.clock.now(), next_fence: Fence::default() };
-        let (change, answer) = transition(stored.as_ref().map(|stored| &stored.record), command, moment);
-        Ok((change == Change::Keep).then_some(answer))
+        let (change, answer) = transition(Some(&stored.record), command, moment);
+        Ok(if change == Change::Keep { Seen::Enough(answer) } else { Seen::Changes })
     }
 
-    async fn submit(&self, commands: Vec<Command>) -> Result<Batch<Answer>, StoreError> {
+    async fn submit(
+        &self,
+        commands: Vec<Command>,
+        absent_at: Option<Version>,
+    ) -> Result<Batch<Answer>, StoreError> {
         let (reply, replied) = oneshot::channel();
-        self.shared.push(Job::Commands(commands, reply))?;
+        self.shared.push(Job::Commands(commands, absent_at, reply))?;
         replied.await.map_err(|_| closing())
     }
+}
+
+/// What a claim sees before it waits for the disk.
+enum Seen {
+    /// Its answer: nothing is to be written.
+    Enough(Answer),
+    /// No record, at this version.
+    Absent(Version),
+    /// A record that the claim changes.
+    Changes,
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
@@ -245,7 +267,7 @@ impl Store for EmbeddedStore {
     fn lookup<'a>(&'a self, id: &'a RecordId) -> StoreFuture<'a, Option<Record>> {
         Box::pin(async move {
             self.shared.check()?;
-            let stored = self.shared.read(id)?;
+            let stored = self.shared.read(id, None)?;
             let now = self.shared.clock.now();
             Ok(view(stored.as_ref().map(|stored| &stored.record), now).map(std::borrow::Cow::into_owned))
         })

@@ -88,7 +88,9 @@ fn open_scanned(mut segment: Segment, now: Timestamp, catalog: &mut Catalog) -> 
     let file = Arc::clone(&segment.file);
     let scan = scan(&*file, segment.home())?;
     if scan.end < file.len()? {
-        tracing::info!(seq, end = scan.end, "a torn tail was cut; nothing in it was acknowledged");
+        if scan.torn {
+            tracing::info!(seq, end = scan.end, "a torn tail was cut; nothing in it was acknowledged");
+        }
         file.set_len(scan.end)?;
     }
     // What was read may still be on its way to the disk: it is acted upon only once it cannot be lost any more.
@@ -133,7 +135,7 @@ pub(crate) fn unfinished(catalog: &Catalog, now: Timestamp) -> Result<Unfinished
     for segment in catalog.segments.values() {
         for id in in_flight_ids(segment)? {
             // A damaged record is refused when it is asked for; it does not keep the store from opening.
-            let Ok(Some(stored)) = catalog.lookup(&id).read(&id) else { continue };
+            let Ok(Some(stored)) = catalog.lookup(&id, None).read(&id) else { continue };
             let State::InFlight { lease_until } = stored.record.state else { continue };
             if stored.place.segment != segment.id {
                 continue;

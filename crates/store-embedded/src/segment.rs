@@ -6,13 +6,14 @@
 pub(crate) mod scan;
 pub(crate) mod sealed;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use onlyonce_core::record::StateKind;
+use onlyonce_core::store::ById;
 use onlyonce_core::{Record, RecordId, StoreError, Timestamp};
 
 use self::sealed::SealedIndex;
+use crate::catalog::Version;
 use crate::class::Class;
 use crate::entry::{Home, read_record};
 use crate::io::DiskFile;
@@ -47,7 +48,7 @@ pub(crate) struct Slot {
 
 #[derive(Debug)]
 pub(crate) enum Index {
-    Open(HashMap<RecordId, Slot>),
+    Open(ById<Slot>),
     Sealed(Arc<SealedIndex>),
 }
 
@@ -58,6 +59,9 @@ pub(crate) struct Segment {
     pub(crate) file: Arc<dyn DiskFile>,
     /// Where the next group goes.
     pub(crate) end: u64,
+    /// Up to where the file was filled with zeros ahead of the entries, durably: what is written there does not make it
+    /// longer, and syncs faster for that.
+    pub(crate) filled: u64,
     /// Whether all of it is durable, so that a mark may be written behind it.
     pub(crate) synced: bool,
     /// When it was begun. Part of its name: entries are written relative to it.
@@ -66,6 +70,8 @@ pub(crate) struct Segment {
     pub(crate) expires_at: Timestamp,
     /// Whether entries were lost whose keys are unknown. Until they must have expired, no absence can be believed.
     pub(crate) lost_some: bool,
+    /// When it last took in an entry.
+    pub(crate) changed_at: Version,
     pub(crate) index: Index,
 }
 
@@ -80,8 +86,18 @@ pub(crate) enum Candidate {
 
 impl Segment {
     pub(crate) fn new(id: SegmentId, file: Arc<dyn DiskFile>, started_at: Timestamp) -> Self {
-        let index = Index::Open(HashMap::new());
-        Self { id, file, end: 0, synced: true, started_at, expires_at: started_at, lost_some: false, index }
+        Self {
+            id,
+            file,
+            end: 0,
+            filled: 0,
+            synced: true,
+            started_at,
+            expires_at: started_at,
+            lost_some: false,
+            changed_at: Version::default(),
+            index: Index::Open(ById::default()),
+        }
     }
 
     pub(crate) fn name(&self) -> String {

@@ -13,7 +13,7 @@ use onlyonce_core::transition::{Answer, Command};
 use onlyonce_core::{Clock, Record, RecordId, StoreError, StoreErrorKind};
 use tokio::sync::oneshot;
 
-use crate::catalog::{Catalog, Stored};
+use crate::catalog::{Catalog, Stored, Version};
 use crate::io::Disk;
 use crate::meta::Meta;
 use crate::options::Options;
@@ -24,7 +24,8 @@ const QUEUE_MAX: usize = 65_536;
 /// Something for the committer to do.
 #[derive(Debug)]
 pub(crate) enum Job {
-    Commands(Vec<Command>, oneshot::Sender<Batch<Answer>>),
+    /// Commands, and the version at which the record of a lone one was seen to be absent.
+    Commands(Vec<Command>, Option<Version>, oneshot::Sender<Batch<Answer>>),
     Sweep(SweepBudget, oneshot::Sender<Result<Swept, StoreError>>),
     Import(Vec<(RecordId, Record)>, oneshot::Sender<Result<Imported, StoreError>>),
 }
@@ -94,10 +95,15 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is durably stored under `id`. An absence is believed only while nothing is missing.
-    pub(crate) fn read(&self, id: &RecordId) -> Result<Option<Stored>, StoreError> {
+    /// What is durably stored under `id`. An absence is believed only while nothing is missing. `absent_at` is when it
+    /// was last seen to be absent: then only what changed since is looked at.
+    pub(crate) fn read(
+        &self,
+        id: &RecordId,
+        absent_at: Option<Version>,
+    ) -> Result<Option<Stored>, StoreError> {
         // The disk is read after the catalog was let go: a slow read holds nobody up.
-        let lookup = self.catalog().lookup(id);
+        let lookup = self.catalog().lookup(id, absent_at);
         let stored = lookup.read(id)?;
         if stored.is_none() {
             self.catalog().believe_absence()?;
@@ -121,8 +127,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits for jobs. `None` when the store is closing and nothing is left; an empty list after `patience`.
-    pub(crate) fn take_jobs(&self, patience: Option<Duration>) -> Option<Vec<Job>> {
+    /// Waits for jobs and answers how many there are. `None` when the store is closing and nothing is left; 0 after
+    /// `patience`.
+    pub(crate) fn wait_for_jobs(&self, patience: Option<Duration>) -> Option<usize> {
         let mut queue = self.queue();
         while queue.jobs.is_empty() {
             if queue.stopping {
@@ -134,13 +141,22 @@ impl Shared {
                     let (queue, waited) =
                         self.more.wait_timeout(queue, patience).unwrap_or_else(PoisonError::into_inner);
                     if waited.timed_out() && queue.jobs.is_empty() {
-                        return Some(Vec::new());
+                        return Some(0);
                     }
                     queue
                 }
             };
         }
-        Some(std::mem::take(&mut queue.jobs))
+        Some(queue.jobs.len())
+    }
+
+    pub(crate) fn take_jobs(&self) -> Vec<Job> {
+        std::mem::take(&mut self.queue().jobs)
+    }
+
+    /// How many jobs wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue().jobs.len()
     }
 
     pub(crate) fn stop(&self) {

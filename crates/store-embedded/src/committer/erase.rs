@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use onlyonce_core::RecordId;
+use onlyonce_core::store::Ids;
 
 use super::group;
 use crate::entry::erased_body;
@@ -17,7 +18,7 @@ use crate::shared::Shared;
 
 /// Overwrites every entry of `erased` but the last, which holds no body any more. One pass over each segment that may
 /// have one, however many records are erased together.
-pub(super) fn overwrite(shared: &Shared, erased: &HashSet<RecordId>) -> io::Result<()> {
+pub(super) fn overwrite(shared: &Shared, erased: &Ids) -> io::Result<()> {
     if erased.is_empty() {
         return Ok(());
     }

@@ -1,15 +1,16 @@
 //! Commands that are made durable together: decided one on top of the other, written and synced as one.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use onlyonce_core::store::{ById, Ids, is_worth_waking};
 use onlyonce_core::transition::{
     Answer, Change, ClaimAnswer, Command, EraseAnswer, Moment, UnknownPolicy, transition,
 };
 use onlyonce_core::{Fence, Record, RecordId, StoreError, StoreErrorKind, Timestamp};
 
-use crate::catalog::{Catalog, Stored};
+use crate::catalog::{Catalog, Stored, Version};
 use crate::class::Class;
 use crate::entry::{self, Home};
 use crate::io::{DiskFile, failed_sync};
@@ -21,14 +22,14 @@ use crate::shared::Shared;
 #[derive(Default)]
 pub(super) struct Group {
     /// The last decision on each record, and what was durable before the group.
-    decided: HashMap<RecordId, Decided>,
+    decided: ById<Decided>,
     /// The order in which records were first decided on, so that a run can be repeated to the byte.
     order: Vec<RecordId>,
     bytes: usize,
     /// Whether there is more to it than grants.
     needs_sync: bool,
     /// Records whose bodies must leave the disk.
-    erased: HashSet<RecordId>,
+    erased: Ids,
 }
 
 struct Decided {
@@ -48,12 +49,8 @@ impl Group {
         self.decided.is_empty()
     }
 
-    pub(super) fn erased(&self) -> HashSet<RecordId> {
+    pub(super) fn erased(&self) -> Ids {
         self.erased.clone()
-    }
-
-    pub(super) fn ids(&self) -> Vec<RecordId> {
-        self.order.clone()
     }
 
     /// Decides one command on top of the group.
@@ -61,12 +58,13 @@ impl Group {
         &mut self,
         shared: &Shared,
         command: &Command,
+        absent_at: Option<Version>,
         next_fence: Fence,
     ) -> Result<Answer, StoreError> {
         let id = *command.id();
         let before = match self.decided.get(&id) {
             Some(decided) => decided.before.clone(),
-            None => shared.read(&id)?,
+            None => shared.read(&id, absent_at)?,
         };
         let current = self.decided.get(&id).map(|decided| &decided.record);
         let current = current.or(before.as_ref().map(|stored| &stored.record));
@@ -147,9 +145,12 @@ impl Group {
             let stored = Stored { record: decided.record, place };
             written.puts.push(Put { id, stored, before: decided.before, durable: true });
         }
-        written.write()
+        written.write(shared)
     }
 }
+
+/// How far ahead of its entries a segment is filled at most.
+const FILL_BYTES_MAX: u64 = 128 << 10;
 
 /// What one group adds to one segment.
 struct Piece {
@@ -158,8 +159,37 @@ struct Piece {
     file: Arc<dyn DiskFile>,
     start: u64,
     bytes: Vec<u8>,
+    /// Up to where the file is filled.
+    filled: u64,
     /// The segment, when it was begun for this group.
     begun: Option<Segment>,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// Fills the file with zeros some way ahead of its entries, every now and then.
+    ///
+    /// A sync of a file that grew must also make its new length durable, in the file system's journal: half as much again
+    /// as one of a file that did not.
+    fn fill(&mut self, segment_bytes_max: u64) -> io::Result<()> {
+        let end = self.end();
+        if end <= self.filled {
+            return Ok(());
+        }
+        // As much again as there is: a small store stays small.
+        let ahead = end.min(FILL_BYTES_MAX).min(segment_bytes_max.saturating_sub(end));
+        let zeros = vec![0; usize::try_from(ahead).unwrap_or(0)];
+        match self.file.write_at(end, &zeros) {
+            Ok(()) => self.filled = end + ahead,
+            // Room for more is a wish: what must be written is. But what was half filled is given back.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.file.set_len(end)?,
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
 }
 
 struct Put {
@@ -204,18 +234,21 @@ impl Written {
                     file: Arc::clone(&segment.file),
                     start: segment.end,
                     bytes: Vec::new(),
+                    filled: segment.filled,
                     begun: None,
                 }
             }
             full => {
                 if let Some(segment) = full {
                     self.frozen.push(segment.id);
+                    let mut mark = Vec::new();
                     if segment.synced {
                         // The last chance to prove its last group. The next sync of the file makes it count.
-                        let mut mark = Vec::new();
                         entry::put_mark(&mut mark, segment.id.seq, segment.end);
                         segment.file.write_at(segment.end, &mark)?;
                     }
+                    // What was filled ahead is not needed any more.
+                    segment.file.set_len(segment.end + mark.len() as u64)?;
                 }
                 let begun = self.pieces.values().map(|piece| piece.id.seq + 1).max().unwrap_or(0);
                 let id = SegmentId { class, seq: catalog.next_seq().max(begun) };
@@ -225,7 +258,7 @@ impl Written {
                 shared.disk.sync_folder().map_err(failed_sync)?;
                 let segment = Segment::new(id, Arc::clone(&file), now);
                 let home = segment.home();
-                Piece { id, home, file, start: 0, bytes: Vec::new(), begun: Some(segment) }
+                Piece { id, home, file, start: 0, bytes: Vec::new(), filled: 0, begun: Some(segment) }
             }
         };
         // A mark says that all before it was synced: it is written only where that is so.
@@ -235,9 +268,12 @@ impl Written {
         Ok(piece)
     }
 
-    fn write(&self) -> io::Result<()> {
-        for piece in self.pieces.values() {
+    fn write(&mut self, shared: &Shared) -> io::Result<()> {
+        for piece in self.pieces.values_mut() {
             piece.file.write_at(piece.start, &piece.bytes)?;
+            if self.sync && !shared.is_full() {
+                piece.fill(shared.options.segment_bytes_max)?;
+            }
         }
         if self.sync {
             for piece in self.pieces.values() {
@@ -255,6 +291,9 @@ impl Written {
                 shared.disk.remove(&segment.name()).map_err(io::Error::other)?;
             } else {
                 piece.file.set_len(piece.start).map_err(io::Error::other)?;
+                if let Some(segment) = shared.catalog_mut().segments.get_mut(&piece.id) {
+                    segment.filled = piece.start;
+                }
                 // It was answered that nothing happened: that must be as durable as if something had.
                 piece.file.sync().map_err(failed_sync)?;
             }
@@ -265,14 +304,24 @@ impl Written {
         Ok(())
     }
 
+    /// The records whose waiters must hear of it once it is published. A waiter may come at any moment until then.
+    pub(super) fn news(&self) -> Vec<RecordId> {
+        let is_news = |put: &&Put| {
+            let before = put.before.as_ref().map(|stored| &stored.record);
+            is_worth_waking(before, Some(&put.stored.record))
+        };
+        self.puts.iter().filter(is_news).map(|put| put.id).collect()
+    }
+
     /// Lets readers see it. Answers the segments that are ready to be sealed.
     pub(super) fn publish(self, catalog: &mut Catalog) -> Vec<SegmentId> {
         for piece in self.pieces.into_values() {
+            let (end, filled) = (piece.end(), piece.filled);
             if let Some(segment) = piece.begun {
                 catalog.add(segment, true);
             }
             if let Some(segment) = catalog.segments.get_mut(&piece.id) {
-                segment.end = piece.start + piece.bytes.len() as u64;
+                (segment.end, segment.filled) = (end, filled);
                 segment.synced = self.sync;
             }
         }

@@ -4,7 +4,7 @@ use std::io;
 
 use onlyonce_core::store::Imported;
 use onlyonce_core::transition::view;
-use onlyonce_core::{Record, RecordId, StoreError, StoreErrorKind};
+use onlyonce_core::{Record, RecordId, StoreError};
 
 use super::Committer;
 use super::group::Group;
@@ -17,7 +17,7 @@ impl Committer {
         let mut imported = Imported::default();
         let mut highest = 0;
         for (id, record) in records {
-            let stored = self.shared.read(&id)?;
+            let stored = self.shared.read(&id, None)?;
             let in_use = view(stored.as_ref().map(|stored| &stored.record), now).is_some();
             if in_use || group.has(&id) || record.is_expired(now) {
                 imported.left += 1;
@@ -29,13 +29,8 @@ impl Committer {
         }
         // ORDER: fences grow above the highest one taken in, durably, before it is.
         self.raise_fences(highest).map_err(|error| self.shared.poison("raising the fences", &error))?;
-        match self.commit(group) {
-            Ok(()) => Ok(imported),
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                Err(StoreError::new(StoreErrorKind::Full, "taking in records"))
-            }
-            Err(error) => Err(self.shared.poison("writing", &error)),
-        }
+        self.commit(group).map_err(|failed| failed.error(&self.shared, "taking in records"))?;
+        Ok(imported)
     }
 
     fn raise_fences(&mut self, highest: u64) -> io::Result<()> {

@@ -2,9 +2,9 @@
 
 use std::io;
 
+use onlyonce_core::StoreError;
 use onlyonce_core::store::{SweepBudget, Swept};
 use onlyonce_core::transition::{Answer, Command, Sweep, SweepAnswer};
-use onlyonce_core::{StoreError, StoreErrorKind};
 
 use super::Committer;
 use super::group::Group;
@@ -29,22 +29,11 @@ impl Committer {
         let mut group = Group::default();
         let mut made_unknown = 0;
         for id in lapsed {
-            let answer = self.decide(&mut group, &Command::Sweep(Sweep { id }))?;
+            let answer = self.decide(&mut group, &Command::Sweep(Sweep { id }), None)?;
             made_unknown += usize::from(answer == Answer::Sweep(SweepAnswer::MadeUnknown));
         }
-        let ids = group.ids();
-        match self.commit(group) {
-            Ok(()) => {
-                for id in &ids {
-                    self.shared.watches.wake(id);
-                }
-                Ok(made_unknown)
-            }
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                Err(StoreError::new(StoreErrorKind::Full, "sweeping"))
-            }
-            Err(error) => Err(self.shared.poison("writing", &error)),
-        }
+        self.commit(group).map_err(|failed| failed.error(&self.shared, "sweeping"))?;
+        Ok(made_unknown)
     }
 
     /// Unlinks segments in which everything has expired, the oldest first.

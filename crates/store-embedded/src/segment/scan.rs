@@ -1,10 +1,10 @@
 //! Reads a segment from its first byte to its last, and tells damage from what a power cut left.
 
-use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
 
 use bytes::Bytes;
+use onlyonce_core::store::Ids;
 use onlyonce_core::{Record, RecordId};
 
 use crate::entry::{self, Content, Found, Head, Home, MARK_BYTES};
@@ -17,6 +17,8 @@ pub(crate) struct Scan {
     pub(crate) entries: Vec<(RecordId, u32, Option<Record>)>,
     /// Where the readable part ends. What lies behind was never acknowledged.
     pub(crate) end: u64,
+    /// Whether there is something behind it, and not only what was filled ahead.
+    pub(crate) torn: bool,
     /// Whether entries were damaged beyond knowing whose they were.
     pub(crate) lost_some: bool,
 }
@@ -49,7 +51,10 @@ pub(crate) fn scan(file: &dyn DiskFile, home: Home) -> io::Result<Scan> {
             Found::Orphan { .. } | Found::Unreadable => at = step_over_damage(&bytes, home, at, &mut scan)?,
         }
     }
-    scan.end = at as u64;
+    // A completion of which nothing else is known may claim to be longer than what is left.
+    let end = at.min(bytes.len());
+    scan.end = end as u64;
+    scan.torn = bytes[end..].iter().any(|byte| *byte != 0);
     Ok(scan)
 }
 
@@ -57,12 +62,7 @@ pub(crate) fn scan(file: &dyn DiskFile, home: Home) -> io::Result<Scan> {
 pub(crate) type Extent = (RecordId, u32, Option<Range<usize>>);
 
 /// Where entries of the records in `wanted` lie in the first `end` bytes of a segment.
-pub(crate) fn places_of(
-    file: &dyn DiskFile,
-    home: Home,
-    end: u64,
-    wanted: &HashSet<RecordId>,
-) -> io::Result<Vec<Extent>> {
+pub(crate) fn places_of(file: &dyn DiskFile, home: Home, end: u64, wanted: &Ids) -> io::Result<Vec<Extent>> {
     let bytes = read_all(file, end)?;
     let mut places = Vec::new();
     let mut at = 0;

@@ -9,12 +9,12 @@
 //!
 //! The file is made from the segment and can be made again: one that cannot be read costs a scan, not a record.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
 use onlyonce_core::record::StateKind;
+use onlyonce_core::store::Ids;
 use onlyonce_core::{RecordId, StoreError, StoreErrorKind, Timestamp};
 use xorf::{BinaryFuse16, Filter};
 
@@ -106,7 +106,7 @@ impl SealedIndex {
             // The index can be made again from the segment, so its damage is nobody's: the segment is read instead.
             Err(error) if error.kind() == StoreErrorKind::Corrupt => {
                 tracing::warn!(seq = home.seq, "the index of a segment is damaged; reading the segment");
-                let places = places_of(segment, home, self.end, &HashSet::from([*id]));
+                let places = places_of(segment, home, self.end, &Ids::from_iter([*id]));
                 places.map(|places| places.last().map(|(_, offset, _)| *offset)).map_err(|_| error)
             }
             found => found,

@@ -1,12 +1,11 @@
 //! One part of the memory store: some of the records, and when each is due.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::BTreeMap;
 
 use crate::clock::Timestamp;
 use crate::record::{Record, StateKind};
 use crate::scope::RecordId;
-use crate::store::{Listing, Stats};
+use crate::store::{ById, Listing, Stats};
 use crate::transition::{Change, view};
 
 /// How many shards there are: enough that two cores rarely meet in one, few enough to walk through.
@@ -16,27 +15,6 @@ pub(super) const SHARDS: usize = 64;
 pub(super) fn of(id: &RecordId) -> usize {
     usize::from(id.as_bytes()[1]) % SHARDS
 }
-
-/// Ids are keyed hashes already: eight of their bytes are as good as hashing them again, and nobody can choose them.
-#[derive(Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        if let Some(chunk) = bytes.get(8..16) {
-            self.0 = chunk.iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte));
-        }
-    }
-
-    /// The length of the array, which is always the same.
-    fn write_usize(&mut self, _: usize) {}
-}
-
-type ById<T> = HashMap<RecordId, T, BuildHasherDefault<IdHasher>>;
 
 struct Slot {
     record: Record,
