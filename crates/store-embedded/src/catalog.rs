@@ -174,6 +174,15 @@ impl Catalog {
         lapsed.take(most).map(|(id, _)| *id).collect()
     }
 
+    /// What is in flight in segments that take no more entries and of which all else has expired, up to `most`.
+    pub(crate) fn pinning(&self, now: Timestamp, most: usize) -> Vec<(RecordId, Stored)> {
+        let over = |id: SegmentId| {
+            !self.is_active(id) && self.segments.get(&id).is_some_and(|segment| now >= segment.expires_at)
+        };
+        let pinning = self.in_flight.iter().filter(|(_, stored)| over(stored.place.segment));
+        pinning.take(most).map(|(id, stored)| (*id, stored.clone())).collect()
+    }
+
     /// Stops counting up to `most` expired records of open segments. They stay, unseen, to hide their older entries.
     pub(crate) fn forget_expired(&mut self, now: Timestamp, most: usize) -> usize {
         let mut forgotten = 0;

@@ -17,6 +17,7 @@ impl Committer {
         let now = self.shared.clock.now();
         let left = budget.get() - swept.made_unknown;
         swept.removed = self.shared.catalog_mut().forget_expired(now, left);
+        self.copy_forward(left)?;
         let dropped = self.drop_segments();
         swept.dropped = dropped.map_err(|error| self.shared.poison("dropping expired segments", &error))?;
         let catalog = self.shared.catalog();
@@ -34,6 +35,16 @@ impl Committer {
         }
         self.commit(group).map_err(|failed| failed.error(&self.shared, "sweeping"))?;
         Ok(made_unknown)
+    }
+
+    /// Writes what is in flight again that alone keeps a segment: a long run must not pin the short-lived.
+    fn copy_forward(&mut self, most: usize) -> Result<(), StoreError> {
+        let pinning = self.shared.catalog().pinning(self.shared.clock.now(), most);
+        let mut group = Group::default();
+        for (id, stored) in pinning {
+            group.put_from_elsewhere(id, stored.record.clone(), Some(stored));
+        }
+        self.commit(group).map_err(|failed| failed.error(&self.shared, "copying records forward"))
     }
 
     /// Unlinks segments in which everything has expired, the oldest first.
