@@ -42,6 +42,12 @@ impl Meta {
         let file = match disk.open(NAME) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // It is there before the first segment is. Under another secret none of the records would be found.
+                let names = disk.names().map_err(|error| failed(error, DOING))?;
+                if names.iter().any(|name| name.ends_with(".segment")) {
+                    return Err(StoreError::new(StoreErrorKind::Corrupt, DOING)
+                        .because("there are segments and no meta file: a copy that was not finished?"));
+                }
                 return Ok(Self { boot: 0, secret: None });
             }
             Err(error) => return Err(failed(error, DOING)),

@@ -12,7 +12,8 @@ use onlyonce_core::transition::{
     Abandon, Claim, ClaimAnswer, Complete, Erase, RecordStep, Release, Terms, Token,
 };
 use onlyonce_core::{
-    Clock, Lease, Outcome, Record, RecordId, Retention, Secret, Store, Timestamp, UnknownPolicy,
+    Clock, Lease, Outcome, Record, RecordId, Retention, Secret, Store, StoreErrorKind, Timestamp,
+    UnknownPolicy,
 };
 use onlyonce_store_embedded::{EmbeddedStore, Options};
 use onlyonce_testkit::fixture::{fingerprint, outcome, terms};
@@ -118,6 +119,15 @@ fn the_folder_of_version_1_is_written_to_the_byte_and_read() {
         assert_eq!(lookup(&disk, &clock, number), *record, "record {number}");
     }
     assert_eq!(records.iter().filter(|record| record.is_none()).count(), 1, "only the tenth is absent");
+}
+
+#[test]
+fn segments_without_their_secret_are_refused_and_not_taken_for_empty() {
+    let (mut files, _, now) = write();
+    files.remove("meta").unwrap();
+    let opened = open(&SimDisk::holding(Image { files }), &Arc::new(ManualClock::at(now)), options());
+    let error = opened.expect_err("a copy that was not finished was opened");
+    assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
 }
 
 #[test]

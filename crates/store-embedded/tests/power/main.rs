@@ -12,5 +12,6 @@ mod forward;
 mod failures;
 mod full;
 mod golden;
+mod outcomes;
 mod sealing;
 mod erasing;
