@@ -7,21 +7,18 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use onlyonce_core::record::codec;
-use onlyonce_core::transition::{Change, Moment, apply};
-use onlyonce_core::{Fence, Record, RecordId, Terms, Timestamp};
 
 use super::Purpose;
 use super::grouped::{Ledger, Op};
-use super::onlyonce::{claim_of, complete_of, fingerprint};
 use crate::Result;
 use crate::pair::{KEY_BYTES, Key, OUTCOME_BYTES, Pair};
 
-/// What the embedded store writes in front of a record.
-const FRAME_BYTES: usize = 4 + 1 + 4 + 32;
+/// What the embedded store writes for a claim.
+const CLAIM_BYTES: usize = 93;
+/// What it writes for a completion is 223 bytes: the key is not repeated. Here it is, which makes about as much as its index.
+const COMPLETE_BYTES: usize = HEAD_BYTES + OUTCOME_BYTES;
 /// What this log writes in front of its filler: the kind and the key.
 const HEAD_BYTES: usize = 1 + KEY_BYTES;
 const CLAIMED: u8 = 1;
@@ -33,36 +30,22 @@ type Place = Option<u64>;
 pub(super) struct Log {
     file: File,
     end: u64,
-    sizes: Sizes,
     places: HashMap<Key, Place>,
     synced: bool,
-}
-
-/// How many bytes the embedded store writes for each command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Sizes {
-    claim: usize,
-    complete: usize,
 }
 
 impl Log {
     pub(super) fn open(folder: &Path, purpose: Purpose) -> Result<Self> {
         let path = folder.join("log");
         let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
-        let mut log = Self {
-            file,
-            end: 0,
-            sizes: Sizes::of_records()?,
-            places: HashMap::new(),
-            synced: purpose == Purpose::Measure,
-        };
+        let mut log = Self { file, end: 0, places: HashMap::new(), synced: purpose == Purpose::Measure };
         log.read()?;
         Ok(log)
     }
 
     fn read(&mut self) -> Result<()> {
         let mut reader = BufReader::with_capacity(1 << 20, self.file.try_clone()?);
-        let mut entry = vec![0; self.sizes.claim.max(self.sizes.complete)];
+        let mut entry = vec![0; CLAIM_BYTES.max(COMPLETE_BYTES)];
         loop {
             match reader.read_exact(&mut entry[..HEAD_BYTES]) {
                 Ok(()) => {}
@@ -71,8 +54,8 @@ impl Log {
             }
             let key = *entry[1..].first_chunk().expect("the key is in the head");
             let (size, place) = match entry[0] {
-                CLAIMED => (self.sizes.claim, None),
-                COMPLETED => (self.sizes.complete, Some(self.end)),
+                CLAIMED => (CLAIM_BYTES, None),
+                COMPLETED => (COMPLETE_BYTES, Some(self.end)),
                 other => return Err(format!("{other} is no kind of entry").into()),
             };
             reader.read_exact(&mut entry[HEAD_BYTES..size])?;
@@ -93,8 +76,8 @@ impl Log {
     /// Adds the entry of `op` to the bytes that will be at the end of the file.
     fn put(&mut self, bytes: &mut Vec<u8>, op: Op, pair: &Pair) {
         let (kind, size) = match op {
-            Op::Claim => (CLAIMED, self.sizes.claim),
-            Op::Complete => (COMPLETED, self.sizes.complete),
+            Op::Claim => (CLAIMED, CLAIM_BYTES),
+            Op::Complete => (COMPLETED, COMPLETE_BYTES),
         };
         let (start, place) = (bytes.len(), self.end + bytes.len() as u64);
         bytes.push(kind);
@@ -109,7 +92,7 @@ impl Log {
 
 impl Ledger for Log {
     fn commit(&mut self, group: &[(Op, Pair)]) -> Result<Vec<bool>> {
-        let mut bytes = Vec::with_capacity(group.len() * self.sizes.complete);
+        let mut bytes = Vec::with_capacity(group.len() * COMPLETE_BYTES);
         let mut answers = Vec::with_capacity(group.len());
         for (op, pair) in group {
             let expected = match op {
@@ -144,42 +127,5 @@ impl Ledger for Log {
         let mut outcome = vec![0; OUTCOME_BYTES];
         self.file.read_exact_at(&mut outcome, place + HEAD_BYTES as u64)?;
         Ok(Some(outcome.into()))
-    }
-}
-
-impl Sizes {
-    /// By the codec of the records themselves, so that this follows the format.
-    fn of_records() -> Result<Self> {
-        let pair = Pair::new(0);
-        let moment = Moment { now: Timestamp::from_millis(1_800_000_000_000), next_fence: fence()? };
-        let claim = claim_of(&pair, fingerprint(), Arc::new(Terms::default()));
-        let claimed = written(apply(None, &claim, moment).0)?;
-        let completed = written(apply(Some(&claimed), &complete_of(&pair, fence()?), moment).0)?;
-        let size = |record| FRAME_BYTES + codec::encode(&RecordId::from_bytes(pair.key), record).len();
-        Ok(Self { claim: size(&claimed), complete: size(&completed) })
-    }
-}
-
-/// One of an early boot, as long as they are in use.
-fn fence() -> Result<Fence> {
-    Ok(Fence::new((3 << 32) + 1_000_000).ok_or("no such fence")?)
-}
-
-fn written(change: Change) -> Result<Record> {
-    match change {
-        Change::Put(record) => Ok(record),
-        other => Err(format!("nothing was written: {other:?}").into()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_entry_has_room_for_what_is_read_back() {
-        let sizes = Sizes::of_records().unwrap();
-        assert!(sizes.claim >= HEAD_BYTES, "{sizes:?}");
-        assert!(sizes.complete >= HEAD_BYTES + OUTCOME_BYTES, "{sizes:?}");
     }
 }
