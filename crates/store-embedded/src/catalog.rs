@@ -35,6 +35,9 @@ pub(crate) struct Catalog {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version(u64);
 
+/// How many records more than are in flight there may be room for.
+const SPARE: usize = 1024;
+
 /// How many segments one boot may begin, in bits: a thousand million million bytes of them.
 pub(crate) const SEQ_BITS: u32 = 24;
 
@@ -143,6 +146,10 @@ impl Catalog {
             self.in_flight.insert(id, stored);
         } else {
             self.in_flight.remove(&id);
+            // What a burst has taken is given back: claims are refused by what the map takes, not by what is in it.
+            if self.in_flight.capacity() > 4 * self.in_flight.len() + SPARE {
+                self.in_flight.shrink_to(2 * self.in_flight.len());
+            }
         }
     }
 
@@ -168,10 +175,14 @@ impl Catalog {
         }
     }
 
-    /// What is in flight and past its lease, up to `most`.
+    /// What is in flight and past its lease, up to `most`, from the oldest segment on: on a full disk one segment is emptied
+    /// after the other.
     pub(crate) fn lapsed(&self, now: Timestamp, most: usize) -> Vec<RecordId> {
         let lapsed = self.in_flight.iter().filter(|(_, stored)| stored.record.is_lapsed(now));
-        lapsed.take(most).map(|(id, _)| *id).collect()
+        let mut lapsed: Vec<_> =
+            lapsed.map(|(id, stored)| (stored.place.segment, stored.place.offset, *id)).collect();
+        lapsed.sort_unstable();
+        lapsed.into_iter().take(most).map(|(_, _, id)| id).collect()
     }
 
     /// What is in flight in segments that take no more entries and of which all else has expired, up to `most`.
@@ -252,6 +263,13 @@ impl Catalog {
         now >= segment.expires_at && !self.in_flight.values().any(|stored| stored.place.segment == segment.id)
     }
 
+    /// Keeps a segment for as long as what cannot be read in it may have been meant to last.
+    pub(crate) fn keep_for_doubt(&mut self, id: SegmentId, now: Timestamp) {
+        if let Some(segment) = self.segments.get_mut(&id) {
+            segment.expires_at = segment.expires_at.max(now + id.class.doubt());
+        }
+    }
+
     /// Lets go of a segment. Answers how many records went with it.
     pub(crate) fn drop_segment(&mut self, id: SegmentId) -> Option<(Segment, u64)> {
         let gone = self.counts.remove(&id).unwrap_or_default().iter().sum();
@@ -304,5 +322,68 @@ impl Catalog {
             let Some((segment, smaller)) = smaller else { break };
             segment.index = Index::Sealed(Arc::new(smaller));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onlyonce_core::record::{Completed, CompletedBy, State};
+    use onlyonce_core::{Fence, Fingerprint, Outcome, Owner, Retention, Rules};
+
+    use super::*;
+    use crate::io::{Disk, RealDisk};
+
+    fn record() -> Record {
+        let at = Timestamp::from_millis(1_780_000_000_000);
+        let outcome = Outcome::kept(1, "done");
+        let expires_at = at + Duration::from_hours(24);
+        Record {
+            fence: Fence::new(1).unwrap(),
+            attempt: 1,
+            owner: Owner::from_bytes([9; 16]),
+            fingerprint: Some(Fingerprint::from_parts(Rules::standard(), [5; 32])),
+            created_at: at,
+            granted_at: at,
+            run_until: at,
+            retention: Retention::DEFAULT,
+            unknown_retention: Retention::UNKNOWN_DEFAULT,
+            remote: false,
+            steps: Vec::new(),
+            state: State::Completed(Completed {
+                outcome,
+                by: CompletedBy::Execution,
+                at,
+                expires_at,
+                late: None,
+            }),
+        }
+    }
+
+    fn is_found(catalog: &Catalog, id: &RecordId, since: Option<Version>) -> bool {
+        matches!(catalog.lookup(id, since), Lookup::Candidates(found) if !found.is_empty())
+    }
+
+    #[test]
+    fn what_came_after_a_key_was_seen_absent_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RealDisk::new(folder.path()).unwrap();
+        let mut catalog = Catalog::default();
+        for seq in 0..2 {
+            let segment = SegmentId { class: Class::new(4).unwrap(), seq };
+            let file = disk.create(&seq.to_string()).unwrap();
+            catalog.add(Segment::new(segment, file, Timestamp::default()), true);
+        }
+        let place = |seq| Place { segment: SegmentId { class: Class::new(4).unwrap(), seq }, offset: 9 };
+        let ids = [1, 2, 3].map(|byte| RecordId::from_bytes([byte; 32]));
+        for (id, seq) in ids.iter().zip([0, 1, 0]) {
+            let before = catalog.version();
+            catalog.put(*id, Stored { record: record(), place: place(seq) }, None);
+            assert!(is_found(&catalog, id, None) && is_found(&catalog, id, Some(before)));
+            assert!(!is_found(&catalog, id, Some(catalog.version())), "nothing has changed since");
+        }
+        // A segment that was not written to since is not looked at; one that was is.
+        let third = catalog.version();
+        catalog.put(ids[1], Stored { record: record(), place: place(1) }, None);
+        assert!(is_found(&catalog, &ids[1], Some(third)) && !is_found(&catalog, &ids[0], Some(third)));
     }
 }

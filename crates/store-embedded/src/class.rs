@@ -51,6 +51,15 @@ impl Class {
         Self::of(life).max(before.unwrap_or(Self(0)))
     }
 
+    /// How long damage in a segment of this class is refused: nobody knows what it held, so as long as the class allows,
+    /// and at least as long as unknown outcomes usually are.
+    pub(crate) fn doubt(self) -> Duration {
+        match LIVES[usize::from(self.0)] {
+            Duration::MAX => Duration::from_hours(10 * 366 * 24),
+            life => life.max(LIVES[LIVES.len() - 2]),
+        }
+    }
+
     /// How old a segment of this class may grow before the next one is begun: an eighth of the life, so that a record
     /// is dropped at most an eighth late.
     pub(crate) fn span(self) -> Duration {

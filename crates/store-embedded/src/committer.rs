@@ -17,9 +17,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use onlyonce_core::store::Batch;
-use onlyonce_core::transition::{Answer, Command};
-use onlyonce_core::{Fence, StoreError, StoreErrorKind};
+use onlyonce_core::store::{Batch, Ids};
+use onlyonce_core::transition::{Answer, ClaimAnswer, Command};
+use onlyonce_core::{Fence, RecordId, StoreError, StoreErrorKind};
 use tokio::sync::oneshot;
 
 use self::gather::Gather;
@@ -65,6 +65,9 @@ enum Failed {
 /// Writes that nobody knows how far the owners of the last process got.
 fn write_unfinished(shared: &Shared) -> Result<(), Failed> {
     let unfinished = recovery::unfinished(&shared.catalog(), shared.clock.now()).map_err(Failed::Store)?;
+    for id in unfinished.doubtful {
+        shared.catalog_mut().keep_for_doubt(id, shared.clock.now());
+    }
     for (id, stored) in unfinished.held_elsewhere {
         shared.catalog_mut().put_in_flight(id, stored);
     }
@@ -159,15 +162,24 @@ impl Committer {
     ) -> Result<Answer, StoreError> {
         self.shared.check()?;
         let next_fence = self.next_fence()?;
-        group.decide(&self.shared, command, absent_at, next_fence)
+        let answer = group.decide(&self.shared, command, absent_at, next_fence)?;
+        if matches!(&answer, Answer::Claim(ClaimAnswer::Granted(grant)) if grant.fence == next_fence) {
+            self.fences += 1;
+        }
+        Ok(answer)
     }
 
+    /// The fence of the next grant. Boots have fences for four thousand million; then the next one is begun.
     fn next_fence(&mut self) -> Result<Fence, StoreError> {
-        self.fences += 1;
-        let fence = self.shared.meta().fence(self.fences);
+        if let Some(fence) = self.shared.meta().fence(self.fences + 1) {
+            return Ok(fence);
+        }
+        let last = self.shared.meta().fence(self.fences).map_or(0, Fence::get);
+        self.raise_fences(last).map_err(|error| self.shared.poison("raising the fences", &error))?;
+        self.fences = 0;
+        let fence = self.shared.meta().fence(self.fences + 1);
         fence.ok_or_else(|| {
-            StoreError::new(StoreErrorKind::Unavailable, "granting")
-                .because("four thousand million grants since the start; restart to go on")
+            StoreError::new(StoreErrorKind::Unsupported, "counting more than two million starts")
         })
     }
 
@@ -198,6 +210,18 @@ impl Committer {
             return Ok(());
         }
         let erased = group.erased();
+        let committed = self.write_and_publish(group, &erased);
+        if !erased.is_empty() {
+            self.shared.end_erasing();
+        }
+        for id in &committed? {
+            self.shared.watches.wake(id);
+        }
+        Ok(())
+    }
+
+    /// Answers whose waiters must hear of it.
+    fn write_and_publish(&mut self, group: Group, erased: &Ids) -> Result<Vec<RecordId>, Uncommitted> {
         let written = group.write(&self.shared).map_err(Uncommitted::of)?;
         self.unmarked = true;
         let news = written.news();
@@ -206,11 +230,8 @@ impl Committer {
             let _ = self.to_seal.send(segment);
         }
         // What is committed has happened: an erasure that fails after it is not a refusal of the group.
-        erase::overwrite(&self.shared, &erased).map_err(Uncommitted::Failed)?;
-        for id in &news {
-            self.shared.watches.wake(id);
-        }
-        Ok(())
+        erase::overwrite(&self.shared, erased).map_err(Uncommitted::Failed)?;
+        Ok(news)
     }
 
     /// Writes a mark behind the last group of each segment: proof that what lies before it was synced.

@@ -93,10 +93,11 @@ impl EmbeddedStore {
 
     /// Copies the store into `folder` while it is in use. `progress` is told how many bytes are done, and of how many.
     ///
-    /// Waits for the disk. A key that was used after the copy began is new to the copy: do not put a copy to use while
+    /// Waits for the disk. Nothing can be erased meanwhile. A key that was used after the copy began is new to the copy: do not put a copy to use while
     /// callers may still retry what the original answered since.
     pub fn backup(&self, folder: &Path, progress: impl FnMut(u64, u64)) -> Result<(), StoreError> {
         self.shared.check()?;
+        let _copying = self.shared.begin_copying();
         crate::backup::copy(&self.shared, folder, progress)
     }
 
@@ -308,7 +309,8 @@ impl Store for EmbeddedStore {
             }
             let mut next = meta.clone();
             next.secret = Some(offered.clone());
-            next.write(&*self.shared.disk)
+            self.shared
+                .in_folder(|disk| next.write(disk))
                 .map_err(|error| self.shared.poison("keeping the secret", &error))?;
             *meta = next;
             Ok(offered.clone())

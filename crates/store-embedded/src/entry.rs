@@ -21,7 +21,7 @@ use onlyonce_core::{Record, RecordId, StateKind, StoreError, StoreErrorKind, Tim
 
 use crate::io::DiskFile;
 
-pub(crate) use codec::{Head, MARK_BYTES, may_be_mark, put_mark};
+pub(crate) use codec::{Head, MARK_BYTES, RECORD_BYTES_MAX, may_be_mark, put_mark};
 pub(crate) use damage::repair;
 pub(crate) use erased::erased_body;
 

@@ -91,6 +91,12 @@ pub(crate) fn is_failed_sync(error: &io::Error) -> bool {
 
 /// Writes a small file so that after a power cut either the old one or the new one is there, whole.
 pub(crate) fn replace(disk: &dyn Disk, name: &str, bytes: &[u8]) -> io::Result<()> {
+    write_new(disk, name, bytes)?;
+    put_in_place(disk, name)
+}
+
+/// Writes the file that is to be put in place, durably.
+pub(crate) fn write_new(disk: &dyn Disk, name: &str, bytes: &[u8]) -> io::Result<()> {
     let temporary = format!("{name}.new");
     match disk.remove(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -99,7 +105,11 @@ pub(crate) fn replace(disk: &dyn Disk, name: &str, bytes: &[u8]) -> io::Result<(
     let file = disk.create(&temporary)?;
     file.write_at(0, bytes)?;
     // ORDER: the bytes are durable before the name is; a name that survives without its bytes would be an empty file.
-    file.sync().map_err(failed_sync)?;
-    disk.rename(&temporary, name)?;
+    file.sync().map_err(failed_sync)
+}
+
+/// Puts a file that was written in place of the one that was there.
+pub(crate) fn put_in_place(disk: &dyn Disk, name: &str) -> io::Result<()> {
+    disk.rename(&format!("{name}.new"), name)?;
     disk.sync_folder().map_err(failed_sync)
 }

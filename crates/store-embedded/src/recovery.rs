@@ -11,7 +11,7 @@ use onlyonce_core::{Record, RecordId, StateKind, StoreError, StoreErrorKind, Tim
 use crate::catalog::{Catalog, Stored};
 use crate::entry;
 use crate::io::Disk;
-use crate::segment::scan::scan;
+use crate::segment::scan::{Said, scan};
 use crate::segment::sealed::SealedIndex;
 use crate::segment::{Index, Segment, SegmentId};
 
@@ -101,14 +101,19 @@ fn open_scanned(mut segment: Segment, now: Timestamp, catalog: &mut Catalog) -> 
             seq,
             "entries are damaged beyond knowing whose they were: keys not found are refused"
         );
-        segment.expires_at = now + class.span() * 8;
+        segment.expires_at = now + class.doubt();
     }
-    for (record_id, offset, record) in &scan.entries {
-        if record.is_none() {
-            tracing::error!(seq, id = record_id.short(), "an entry is damaged: its key is refused");
-            segment.expires_at = segment.expires_at.max(now + class.span() * 8);
-        }
-        segment.note(*record_id, *offset, record.as_ref());
+    for (record_id, offset, said) in &scan.entries {
+        let record = match said {
+            Said::Record(record) => Some(&**record),
+            Said::Erased => None,
+            Said::Damaged => {
+                tracing::error!(seq, id = record_id.short(), "an entry is damaged: its key is refused");
+                segment.expires_at = segment.expires_at.max(now + class.doubt());
+                None
+            }
+        };
+        segment.note(*record_id, *offset, record);
     }
     let mut counts = [0; 4];
     if let Index::Open(slots) = &segment.index {
@@ -127,15 +132,29 @@ pub(crate) struct Unfinished {
     pub(crate) orphans: Vec<(RecordId, Record, Stored)>,
     /// Its owner lives elsewhere and keeps its lease.
     pub(crate) held_elsewhere: Vec<(RecordId, Stored)>,
+    /// Segments in which something that was in flight cannot be read. It is refused, and they are kept for that.
+    pub(crate) doubtful: Vec<SegmentId>,
 }
 
 /// Finds what was in flight.
 pub(crate) fn unfinished(catalog: &Catalog, now: Timestamp) -> Result<Unfinished, StoreError> {
-    let Unfinished { mut orphans, mut held_elsewhere } = Unfinished::default();
+    let Unfinished { mut orphans, mut held_elsewhere, mut doubtful } = Unfinished::default();
     for segment in catalog.segments.values() {
-        for id in in_flight_ids(segment)? {
-            // A damaged record is refused when it is asked for; it does not keep the store from opening.
-            let Ok(Some(stored)) = catalog.lookup(&id, None).read(&id) else { continue };
+        let (ids, all_known) = in_flight_ids(segment)?;
+        if !all_known {
+            doubtful.push(segment.id);
+        }
+        for id in ids {
+            let stored = match catalog.lookup(&id, None).read(&id) {
+                Ok(Some(stored)) => stored,
+                Ok(None) => continue,
+                // A damaged record is refused when it is asked for; it does not keep the store from opening.
+                Err(error) => {
+                    tracing::error!(id = id.short(), %error, "a record that was in flight cannot be read");
+                    doubtful.push(segment.id);
+                    continue;
+                }
+            };
             let State::InFlight { lease_until } = stored.record.state else { continue };
             if stored.place.segment != segment.id {
                 continue;
@@ -152,10 +171,11 @@ pub(crate) fn unfinished(catalog: &Catalog, now: Timestamp) -> Result<Unfinished
             orphans.push((id, Record { state, ..stored.record.clone() }, stored));
         }
     }
-    Ok(Unfinished { orphans, held_elsewhere })
+    Ok(Unfinished { orphans, held_elsewhere, doubtful })
 }
 
-fn in_flight_ids(segment: &Segment) -> Result<Vec<RecordId>, StoreError> {
+/// Whose records were in flight, and whether that is known of all of them.
+fn in_flight_ids(segment: &Segment) -> Result<(Vec<RecordId>, bool), StoreError> {
     match &segment.index {
         Index::Open(slots) => {
             let mut ids: Vec<_> = slots
@@ -164,7 +184,7 @@ fn in_flight_ids(segment: &Segment) -> Result<Vec<RecordId>, StoreError> {
                 .map(|(id, _)| *id)
                 .collect();
             ids.sort_unstable();
-            Ok(ids)
+            Ok((ids, true))
         }
         Index::Sealed(sealed) => {
             let mut ids = Vec::new();
@@ -176,7 +196,8 @@ fn in_flight_ids(segment: &Segment) -> Result<Vec<RecordId>, StoreError> {
                 // One of which nobody can tell whose it is is refused when it is asked for.
                 ids.extend(id);
             }
-            Ok(ids)
+            let all_known = ids.len() == sealed.in_flight().len();
+            Ok((ids, all_known))
         }
     }
 }

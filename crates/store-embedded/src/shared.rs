@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
@@ -14,7 +14,7 @@ use onlyonce_core::{Clock, Record, RecordId, StoreError, StoreErrorKind};
 use tokio::sync::oneshot;
 
 use crate::catalog::{Catalog, Stored, Version};
-use crate::io::Disk;
+use crate::io::{Disk, is_failed_sync};
 use crate::meta::Meta;
 use crate::options::Options;
 
@@ -33,6 +33,8 @@ pub(crate) enum Job {
 #[derive(Debug, Default)]
 struct Queue {
     jobs: Vec<Job>,
+    /// How many must wait before the committer is woken.
+    wanted: usize,
     stopping: bool,
 }
 
@@ -45,10 +47,23 @@ pub(crate) struct Shared {
     /// Set while the disk has no room: new claims are refused, what is granted is completed from the reserve.
     pub(crate) full: AtomicBool,
     catalog: RwLock<Catalog>,
+    /// Held while names are made durable: a failed sync of the folder may tell of someone else's names.
+    folder: Mutex<()>,
+    /// How many copy the store, or −1 while bodies are overwritten: one would spoil the other.
+    copying: AtomicI64,
     queue: Mutex<Queue>,
     more: Condvar,
     /// Why nothing may be written any more.
     poisoned: OnceLock<String>,
+}
+
+/// The store is being copied.
+pub(crate) struct Copying<'s>(&'s Shared);
+
+impl Drop for Copying<'_> {
+    fn drop(&mut self) {
+        self.0.copying.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl fmt::Debug for Shared {
@@ -73,6 +88,8 @@ impl Shared {
             meta: Mutex::new(meta),
             full: AtomicBool::new(false),
             catalog: RwLock::new(catalog),
+            folder: Mutex::default(),
+            copying: AtomicI64::new(0),
             queue: Mutex::default(),
             more: Condvar::new(),
             poisoned: OnceLock::new(),
@@ -123,7 +140,9 @@ impl Shared {
                 .because("too many commands wait for the disk"));
         }
         queue.jobs.push(job);
-        self.more.notify_one();
+        if queue.jobs.len() >= queue.wanted {
+            self.more.notify_one();
+        }
         Ok(())
     }
 
@@ -150,8 +169,16 @@ impl Shared {
         Some(queue.jobs.len())
     }
 
-    pub(crate) fn take_jobs(&self) -> Vec<Job> {
-        std::mem::take(&mut self.queue().jobs)
+    /// Waits until `wanted` jobs wait or `patience` is over, and takes those that do.
+    pub(crate) fn take_jobs(&self, wanted: usize, patience: Duration) -> Vec<Job> {
+        let mut queue = self.queue();
+        if queue.jobs.len() < wanted && !queue.stopping {
+            queue.wanted = wanted;
+            // Once: whoever wakes it early, or late, there is something to do.
+            queue = self.more.wait_timeout(queue, patience).unwrap_or_else(PoisonError::into_inner).0;
+            queue.wanted = 0;
+        }
+        std::mem::take(&mut queue.jobs)
     }
 
     /// How many jobs wait.
@@ -162,6 +189,43 @@ impl Shared {
     pub(crate) fn stop(&self) {
         self.queue().stopping = true;
         self.more.notify_all();
+    }
+
+    /// Changes names and makes that durable. After a sync of the folder has failed nobody else's is believed.
+    pub(crate) fn in_folder<T>(&self, change: impl FnOnce(&dyn Disk) -> io::Result<T>) -> io::Result<T> {
+        let _held = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reason) = self.poisoned.get() {
+            return Err(io::Error::other(reason.clone()));
+        }
+        let changed = change(&*self.disk);
+        if let Err(error) = &changed
+            && is_failed_sync(error)
+        {
+            // ORDER: before anyone else asks: a second sync may succeed and say nothing of what the first one lost.
+            self.poison("syncing the folder", error);
+        }
+        changed
+    }
+
+    /// Whether bodies may be overwritten now. Ends with [`Shared::end_erasing`].
+    pub(crate) fn begin_erasing(&self) -> bool {
+        self.copying.compare_exchange(0, -1, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    pub(crate) fn end_erasing(&self) {
+        self.copying.store(0, Ordering::Release);
+    }
+
+    /// Waits until nothing is being overwritten, and keeps it so until what is answered is dropped.
+    pub(crate) fn begin_copying(&self) -> Copying<'_> {
+        loop {
+            let copying = self.copying.load(Ordering::Acquire).max(0);
+            let more = copying + 1;
+            if self.copying.compare_exchange(copying, more, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return Copying(self);
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Never again: after a failed sync nobody knows what the disk holds, and asking it again may lie.

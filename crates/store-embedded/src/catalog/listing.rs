@@ -99,7 +99,8 @@ impl Segment {
         most: usize,
     ) -> Result<Vec<(RecordId, u32)>, StoreError> {
         let mut ids: Vec<(RecordId, u32)> = Vec::new();
-        for block in 0..sealed.blocks() {
+        let first = after.map_or(0, |after| sealed.first_block(prefix(&after)));
+        for block in first..sealed.blocks() {
             for (at, offset) in sealed.block(block)? {
                 if after.is_some_and(|after| at < prefix(&after)) {
                     continue;

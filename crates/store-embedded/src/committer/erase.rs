@@ -35,7 +35,7 @@ pub(super) fn overwrite(shared: &Shared, erased: &Ids) -> io::Result<()> {
         // ORDER: a mark behind what is overwritten, durable before it is: a body that a power cut leaves half
         // overwritten must be taken for damage of that body, and not for a torn tail that takes its neighbours along.
         group::prove(shared, segment)?;
-        for (id, offset, body) in places_of(&*file, home, end, erased)? {
+        for (id, offset, body) in places_of(&*file, home, end, erased)?.0 {
             // A grant has no body, and nothing that the last entry does not have too.
             if let Some(body) = body.filter(|_| !last.contains(&Place { segment, offset })) {
                 file.write_at(body.start as u64, &erased_body(&id, body.len()))?;
@@ -48,8 +48,9 @@ pub(super) fn overwrite(shared: &Shared, erased: &Ids) -> io::Result<()> {
 
 /// The entry that was just written for `id`.
 fn last_entry(shared: &Shared, id: &RecordId) -> Option<Place> {
-    match shared.catalog().segments.values().rev().find_map(|segment| segment.candidate(id))? {
+    // It is in an open segment, being the newest. A sealed one may think that it has one, too.
+    shared.catalog().segments.values().rev().find_map(|segment| match segment.candidate(id)? {
         Candidate::Here(_, _, place) => Some(place),
         Candidate::Maybe(..) => None,
-    }
+    })
 }

@@ -12,7 +12,7 @@ use onlyonce_core::{Fence, Record, RecordId, StoreError, StoreErrorKind, Timesta
 
 use crate::catalog::{Catalog, Stored, Version};
 use crate::class::Class;
-use crate::entry::{self, Home};
+use crate::entry::{self, Home, RECORD_BYTES_MAX};
 use crate::io::{DiskFile, failed_sync};
 use crate::options::Sync;
 use crate::segment::{Place, Segment, SegmentId};
@@ -71,11 +71,20 @@ impl Group {
         let moment = Moment { now: shared.clock.now(), next_fence };
         let (change, answer) = transition(current, command, moment);
         if let Change::Put(record) = change {
+            if record.weight() > RECORD_BYTES_MAX {
+                return Err(StoreError::new(StoreErrorKind::Misuse, "keeping a record of more than 64 MiB"));
+            }
             let granted = matches!(answer, Answer::Claim(ClaimAnswer::Granted(_)));
             if granted {
                 may_grant(shared, command)?;
             }
             if matches!(answer, Answer::Erase(EraseAnswer::Erased)) {
+                if self.erased.is_empty() && !shared.begin_erasing() {
+                    return Err(StoreError::new(
+                        StoreErrorKind::Unavailable,
+                        "erasing while the store is copied",
+                    ));
+                }
                 self.erased.insert(id);
             }
             // A renewal need not outlive the process, whose own grants are unknown at the next start anyway.
@@ -139,7 +148,9 @@ impl Group {
             let offset = piece.start + piece.bytes.len() as u64;
             let offset = u32::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
             let place = Place { segment: piece.id, offset };
-            let base = decided.before.as_ref().filter(|before| before.place.segment == piece.id);
+            // What is erased is overwritten: nothing may refer to it.
+            let lasting = |before: &&Stored| before.place.segment == piece.id && !self.erased.contains(&id);
+            let base = decided.before.as_ref().filter(lasting);
             let base = base.map(|base| (base.place.offset, &base.record));
             entry::put(&mut piece.bytes, piece.home, &id, &decided.record, base);
             let stored = Stored { record: decided.record, place };
@@ -185,8 +196,10 @@ impl Piece {
         match self.file.write_at(end, &zeros) {
             Ok(()) => self.filled = end + ahead,
             // Room for more is a wish: what must be written is. But what was half filled is given back.
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.file.set_len(end)?,
-            Err(error) => return Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "a segment could not be filled ahead");
+                self.file.set_len(end)?;
+            }
         }
         Ok(())
     }
@@ -253,9 +266,12 @@ impl Written {
                 let begun = self.pieces.values().map(|piece| piece.id.seq + 1).max().unwrap_or(0);
                 let id = SegmentId { class, seq: catalog.next_seq().max(begun) };
                 drop(catalog);
-                let file = shared.disk.create(&id.file_name(now))?;
                 // ORDER: the name is durable before anything in the file is acknowledged.
-                shared.disk.sync_folder().map_err(failed_sync)?;
+                let file = shared.in_folder(|disk| {
+                    let file = disk.create(&id.file_name(now))?;
+                    disk.sync_folder().map_err(failed_sync)?;
+                    Ok(file)
+                })?;
                 let segment = Segment::new(id, Arc::clone(&file), now);
                 let home = segment.home();
                 Piece { id, home, file, start: 0, bytes: Vec::new(), filled: 0, begun: Some(segment) }
@@ -271,7 +287,10 @@ impl Written {
     fn write(&mut self, shared: &Shared) -> io::Result<()> {
         for piece in self.pieces.values_mut() {
             piece.file.write_at(piece.start, &piece.bytes)?;
-            if self.sync && !shared.is_full() {
+        }
+        if self.sync && !shared.is_full() {
+            // After everything that must be written: the room may be needed for that.
+            for piece in self.pieces.values_mut() {
                 piece.fill(shared.options.segment_bytes_max)?;
             }
         }
@@ -288,7 +307,10 @@ impl Written {
     fn take_back(&self, shared: &Shared) -> io::Result<()> {
         for piece in self.pieces.values() {
             if let Some(segment) = &piece.begun {
-                shared.disk.remove(&segment.name()).map_err(io::Error::other)?;
+                shared.in_folder(|disk| {
+                    disk.remove(&segment.name()).map_err(io::Error::other)?;
+                    disk.sync_folder().map_err(failed_sync)
+                })?;
             } else {
                 piece.file.set_len(piece.start).map_err(io::Error::other)?;
                 if let Some(segment) = shared.catalog_mut().segments.get_mut(&piece.id) {
@@ -297,9 +319,6 @@ impl Written {
                 // It was answered that nothing happened: that must be as durable as if something had.
                 piece.file.sync().map_err(failed_sync)?;
             }
-        }
-        if self.pieces.values().any(|piece| piece.begun.is_some()) {
-            shared.disk.sync_folder().map_err(failed_sync)?;
         }
         Ok(())
     }

@@ -33,10 +33,10 @@ impl Committer {
         Ok(imported)
     }
 
-    fn raise_fences(&mut self, highest: u64) -> io::Result<()> {
+    pub(super) fn raise_fences(&mut self, highest: u64) -> io::Result<()> {
         let mut meta = self.shared.meta();
         if let Some(raised) = meta.above(highest) {
-            raised.write(&*self.shared.disk)?;
+            self.shared.in_folder(|disk| raised.write(disk))?;
             *meta = raised;
         }
         Ok(())

@@ -53,13 +53,19 @@ impl Committer {
     /// All of them, not only the claims: they were decided one on top of the other. Every command may be repeated, and
     /// the engine does repeat completions; they find the reserve.
     pub(super) fn out_of_room(&mut self, waiting: Vec<Waiting>, jobs: &mut VecDeque<Job>) {
-        let first = !self.shared.full.swap(true, Ordering::Relaxed);
-        let freed = first && give_back(&*self.shared.disk);
-        tracing::warn!(freed, waiting = jobs.len(), "the disk is full: new claims are refused");
+        tracing::warn!(waiting = jobs.len(), "the disk is full: new claims are refused");
+        self.spend_reserve();
         for (answers, reply) in waiting {
             let refused =
                 answers.iter().map(|_| Err(StoreError::new(StoreErrorKind::Full, "writing to a full disk")));
             drop(reply.send(refused.collect()));
+        }
+    }
+
+    /// Gives the reserve back to the disk, if that was not done yet. From now on only what must be written is.
+    pub(super) fn spend_reserve(&self) {
+        if !self.shared.full.swap(true, Ordering::Relaxed) {
+            give_back(&*self.shared.disk);
         }
     }
 

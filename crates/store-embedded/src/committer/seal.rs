@@ -32,7 +32,7 @@ impl Sealer {
     /// meanwhile.
     fn seal(&self, id: SegmentId) {
         let Some((facts, slots)) = self.open_segment(id) else { return };
-        match SealedIndex::write(&*self.shared.disk, &facts, &slots) {
+        match SealedIndex::write(&self.shared, &facts, &slots) {
             Ok(index) => {
                 let mut catalog = self.shared.catalog_mut();
                 catalog.seal(id, Arc::new(index));

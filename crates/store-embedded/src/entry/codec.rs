@@ -43,8 +43,10 @@ const FINISH_HEAD_BYTES: usize = 1 + 4 + 3 + 4;
 const GRANT_BYTES: usize = 1 + 4 + 32 + 32 + 16 + 4 + 4;
 /// The longest grant. No head is longer.
 pub(super) const GRANT_BYTES_MAX: usize = GRANT_BYTES + 1 + u8::MAX as usize;
-/// The longest body: an outcome of 64 MiB and its record. A longer length is damage.
-const BODY_BYTES_MAX: usize = (64 << 20) + (1 << 20);
+/// The most that a record may weigh: its outcomes, steps and rules.
+pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
+/// The longest body: such a record, and what is written around it. A longer length is damage.
+const BODY_BYTES_MAX: usize = RECORD_BYTES_MAX + (1 << 20);
 const FINISH_BYTES_MAX: usize = (1 << 24) - 1;
 
 /// What a grant is when nothing else is said: lease, run time, retention and retention while unknown, in milliseconds.

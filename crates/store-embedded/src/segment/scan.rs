@@ -13,14 +13,24 @@ use crate::io::{DiskFile, read_exactly};
 /// What a segment file holds.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    /// Every entry in the order it was written, and its offset. `None` for one whose record cannot be read.
-    pub(crate) entries: Vec<(RecordId, u32, Option<Record>)>,
+    /// Every entry in the order it was written, and its offset.
+    pub(crate) entries: Vec<(RecordId, u32, Said)>,
     /// Where the readable part ends. What lies behind was never acknowledged.
     pub(crate) end: u64,
     /// Whether there is something behind it, and not only what was filled ahead.
     pub(crate) torn: bool,
     /// Whether entries were damaged beyond knowing whose they were.
     pub(crate) lost_some: bool,
+}
+
+/// What an entry says of its record.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Record(Box<Record>),
+    /// Nothing: the entry that erased it is the one that counts. Should that one be missing, the key is refused.
+    Erased,
+    /// It cannot be read.
+    Damaged,
 }
 
 /// Scans a segment.
@@ -33,13 +43,13 @@ pub(crate) fn scan(file: &dyn DiskFile, home: Home) -> io::Result<Scan> {
         match entry::read(&bytes, home, at)? {
             Found::Mark => at += MARK_BYTES,
             Found::Entry(entry) => {
-                match entry.content {
-                    Content::Record(record) => scan.entries.push((entry.id, narrow(at), Some(*record))),
-                    // It says nothing: the entry that erased it is the one that counts.
-                    Content::Erased => {}
+                let said = match entry.content {
+                    Content::Record(record) => Said::Record(record),
+                    Content::Erased => Said::Erased,
                     Content::Damaged(_) if at >= synced => break,
-                    Content::Damaged(_) => scan.entries.push((entry.id, narrow(at), None)),
-                }
+                    Content::Damaged(_) => Said::Damaged,
+                };
+                scan.entries.push((entry.id, narrow(at), said));
                 at += entry.bytes;
             }
             Found::Orphan { bytes } if at < synced => {
@@ -61,10 +71,16 @@ pub(crate) fn scan(file: &dyn DiskFile, home: Home) -> io::Result<Scan> {
 /// An entry in a segment, and its body if it has one.
 pub(crate) type Extent = (RecordId, u32, Option<Range<usize>>);
 
-/// Where entries of the records in `wanted` lie in the first `end` bytes of a segment.
-pub(crate) fn places_of(file: &dyn DiskFile, home: Home, end: u64, wanted: &Ids) -> io::Result<Vec<Extent>> {
+/// Where entries of the records in `wanted` lie in the first `end` bytes of a segment, and whether all of it could be
+/// read.
+pub(crate) fn places_of(
+    file: &dyn DiskFile,
+    home: Home,
+    end: u64,
+    wanted: &Ids,
+) -> io::Result<(Vec<Extent>, bool)> {
     let bytes = read_all(file, end)?;
-    let mut places = Vec::new();
+    let (mut places, mut whole) = (Vec::new(), true);
     let mut at = 0;
     while at < bytes.len() {
         at += match entry::read(&bytes, home, at)? {
@@ -75,11 +91,17 @@ pub(crate) fn places_of(file: &dyn DiskFile, home: Home, end: u64, wanted: &Ids)
                 }
                 entry.bytes
             }
-            Found::Orphan { bytes } => bytes,
-            Found::Unreadable => 1,
+            Found::Orphan { bytes } => {
+                whole = false;
+                bytes
+            }
+            Found::Unreadable => {
+                whole = false;
+                1
+            }
         };
     }
-    Ok(places)
+    Ok((places, whole))
 }
 
 fn read_all(file: &dyn DiskFile, len: u64) -> io::Result<Bytes> {
@@ -104,7 +126,7 @@ fn step_over_damage(bytes: &Bytes, home: Home, at: usize, scan: &mut Scan) -> io
             return Ok(end);
         }
         if let Some(id) = entry::id_at(bytes, home, at)?.filter(|_| end <= bytes.len()) {
-            scan.entries.push((id, narrow(at), None));
+            scan.entries.push((id, narrow(at), Said::Damaged));
             return Ok(end);
         }
     }

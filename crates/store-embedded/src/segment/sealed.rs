@@ -21,7 +21,8 @@ use xorf::{BinaryFuse16, Filter};
 use super::scan::places_of;
 use super::{Segment, Slot};
 use crate::entry::{self, Home};
-use crate::io::{Disk, DiskFile, read_exactly};
+use crate::io::{Disk, DiskFile, put_in_place, read_exactly, write_new};
+use crate::shared::Shared;
 
 const VERSION: u8 = 1;
 const ENTRY_BYTES: usize = 8;
@@ -106,8 +107,11 @@ impl SealedIndex {
             // The index can be made again from the segment, so its damage is nobody's: the segment is read instead.
             Err(error) if error.kind() == StoreErrorKind::Corrupt => {
                 tracing::warn!(seq = home.seq, "the index of a segment is damaged; reading the segment");
-                let places = places_of(segment, home, self.end, &Ids::from_iter([*id]));
-                places.map(|places| places.last().map(|(_, offset, _)| *offset)).map_err(|_| error)
+                match places_of(segment, home, self.end, &Ids::from_iter([*id])) {
+                    Ok((places, true)) => Ok(places.last().map(|(_, offset, _)| *offset)),
+                    // The last entry may be the one that cannot be read: neither absence nor an older one is believed.
+                    _ => Err(error),
+                }
             }
             found => found,
         }
@@ -121,7 +125,7 @@ impl SealedIndex {
     ) -> Result<Option<u32>, StoreError> {
         let wanted = prefix(id);
         // Equal prefixes may begin in the block before the first one that starts with a larger prefix, or earlier.
-        let mut block = self.contents.partition_point(|first| *first < wanted).saturating_sub(1);
+        let mut block = self.first_block(wanted);
         while block < self.contents.len() && self.contents[block] <= wanted {
             let entries = self.block(block)?;
             for (_, offset) in entries.iter().filter(|(prefix, _)| *prefix == wanted) {
@@ -148,12 +152,17 @@ impl SealedIndex {
         Ok(body.chunks_exact(ENTRY_BYTES).map(read_entry).collect())
     }
 
+    /// The first block that may hold `prefix`.
+    pub(crate) fn first_block(&self, prefix: u32) -> usize {
+        self.contents.partition_point(|first| *first < prefix).saturating_sub(1)
+    }
+
     pub(crate) fn blocks(&self) -> usize {
         self.contents.len()
     }
 
     /// Writes the index of `segment`, whose last entries are `slots`, and opens it.
-    pub(crate) fn write(disk: &dyn Disk, segment: &Segment, slots: &[(RecordId, Slot)]) -> io::Result<Self> {
+    pub(crate) fn write(shared: &Shared, segment: &Segment, slots: &[(RecordId, Slot)]) -> io::Result<Self> {
         let mut entries: Vec<_> = slots.iter().map(|(id, slot)| (prefix(id), slot.offset)).collect();
         entries.sort_unstable();
         let mut ids: Vec<_> = slots.iter().map(|(id, _)| mixed(id)).collect();
@@ -184,8 +193,10 @@ impl SealedIndex {
         bytes.extend_from_slice(&head);
         bytes.extend_from_slice(&u32::try_from(head.len()).map_err(io::Error::other)?.to_le_bytes());
         bytes.extend_from_slice(&crc32c::crc32c(&head).to_le_bytes());
-        crate::io::replace(disk, &segment.index_name(), &bytes)?;
-        let file = disk.open(&segment.index_name())?;
+        let name = segment.index_name();
+        write_new(&*shared.disk, &name, &bytes)?;
+        shared.in_folder(|disk| put_in_place(disk, &name))?;
+        let file = shared.disk.open(&name)?;
         Ok(Self { file, filter, contents, entries: entries.len(), in_flight, end: segment.end })
     }
 

@@ -4,8 +4,10 @@
 #![expect(clippy::print_stdout, reason = "a long run shows its counts")]
 
 mod disk;
+mod doubt;
 mod workload;
 mod verify;
+mod corners;
 mod cuts;
 mod flips;
 mod forward;
@@ -14,4 +16,5 @@ mod full;
 mod golden;
 mod outcomes;
 mod sealing;
+mod stage;
 mod erasing;
