@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{Conflict, Ending, Found, Recorded};
+use crate::engine::{Conflict, Cut, Ending, Found, Recorded};
 use crate::lease::Retention;
 use crate::observe::Event;
 use crate::outcome::Outcome;
@@ -13,12 +13,8 @@ use crate::transition::{CompleteAnswer, Verdict};
 pub(crate) enum Stop<R> {
     /// It returned.
     Returned(Ending<R>),
-    /// It panicked.
-    Panicked,
-    /// The lease could not be kept, or the attempt took too long.
-    LeaseLost,
-    /// The process shuts down and could not wait.
-    ShutDown,
+    /// It did not.
+    Cut(Cut),
 }
 
 /// Which of the three endings the store is told, and what the caller gets.
@@ -26,7 +22,7 @@ pub(crate) enum Stop<R> {
 pub(crate) enum Finish<R> {
     Complete { outcome: Outcome, retention: Option<Retention>, value: R },
     Release { keep_fingerprint: bool, value: R },
-    Abandon { value: Option<R> },
+    Abandon { value: Result<R, Cut> },
 }
 
 /// Only work that returned can complete or release. Everything else may have had its effect: abandon, never release.
@@ -38,8 +34,8 @@ pub(crate) fn finish<R>(stop: Stop<R>) -> Finish<R> {
         Stop::Returned(Ending::Release { value, keep_fingerprint }) => {
             Finish::Release { keep_fingerprint, value }
         }
-        Stop::Returned(Ending::Abandon { value }) => Finish::Abandon { value: Some(value) },
-        Stop::Panicked | Stop::LeaseLost | Stop::ShutDown => Finish::Abandon { value: None },
+        Stop::Returned(Ending::Abandon { value }) => Finish::Abandon { value: Ok(value) },
+        Stop::Cut(cut) => Finish::Abandon { value: Err(cut) },
     }
 }
 
@@ -70,8 +66,10 @@ mod tests {
 
     #[test]
     fn only_returned_work_completes_or_releases() {
-        for stop in [Stop::<()>::Panicked, Stop::LeaseLost, Stop::ShutDown] {
-            assert!(matches!(finish(stop), Finish::Abandon { value: None }));
+        for cut in [Cut::Panicked, Cut::OutOfTime, Cut::ShutDown] {
+            assert!(
+                matches!(finish(Stop::<()>::Cut(cut)), Finish::Abandon { value: Err(why) } if why == cut)
+            );
         }
         let release = Ending::Release { value: 1, keep_fingerprint: true };
         assert!(matches!(
@@ -80,7 +78,7 @@ mod tests {
         ));
         assert!(matches!(
             finish(Stop::Returned(Ending::Abandon { value: 1 })),
-            Finish::Abandon { value: Some(1) }
+            Finish::Abandon { value: Ok(1) }
         ));
     }
 

@@ -7,6 +7,7 @@ mod builder;
 mod error;
 mod execution;
 mod heartbeat;
+mod quota;
 mod recover;
 mod reply;
 mod shared;
@@ -30,7 +31,7 @@ pub use builder::EngineBuilder;
 pub use error::{EngineError, EngineErrorKind};
 pub use execution::{Execution, MemoError};
 pub use recover::{Found, Question, RecoveryHook};
-pub use reply::{Conflict, Done, Ending, Failure, Ran, Recorded, Reply, Request, Run};
+pub use reply::{Conflict, Cut, Done, Ending, Failure, Ran, Recorded, Reply, Request, Run};
 
 /// Runs operations at most once at a time and replays what they produced. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -94,6 +95,11 @@ impl Engine {
     {
         // ORDER: the owner's own deadline counts from before the claim is sent, the store's from when it arrives.
         let claimed_at = self.shared.clock.now();
+        let place = match self.enter(&request, claimed_at).await {
+            Ok(Ok(place)) => place,
+            Ok(Err(conflict)) => return drop(reply.send(Ok(Next::Reply(Reply::Conflict(conflict))))),
+            Err(error) => return drop(reply.send(Err(error))),
+        };
         let claimed = tokio::select! {
             claimed = self.claim(&request, claimed_at) => claimed,
             () = self.shared.aborting.cancelled() => Err(EngineError::stopping()),
@@ -105,19 +111,19 @@ impl Engine {
         self.observe_answer(&claim, &answer);
         let next = match answer {
             ClaimAnswer::Granted(grant) => {
-                return Attempt::new(self, request, claim, grant, claimed_at).run(work, reply).await;
+                return Attempt::new(self, request, claim, grant, claimed_at, place).run(work, reply).await;
             }
             ClaimAnswer::Replay(replay) => Next::Reply(Reply::Replay(replay)),
             ClaimAnswer::Busy(busy) => Next::Wait(Conflict::InFlight { retry_after: busy.left }, work),
             ClaimAnswer::Held(held) => {
-                Next::Reply(Reply::Conflict(Conflict::OutcomeUnknown { fence: held.fence }))
+                Next::Reply(Reply::Conflict(Conflict::OutcomeUnknown { fence: held.fence, cut: None }))
             }
             ClaimAnswer::Mismatch { .. } => Next::Reply(Reply::Conflict(Conflict::KeyReused)),
             ClaimAnswer::Recover(grant) => {
                 let fence = grant.fence;
                 match self.recover(&request, grant).await {
                     Ok(true) if recoveries_left > 0 => Next::Again(work),
-                    Ok(_) => Next::Reply(Reply::Conflict(Conflict::OutcomeUnknown { fence })),
+                    Ok(_) => Next::Reply(Reply::Conflict(Conflict::OutcomeUnknown { fence, cut: None })),
                     Err(error) => return drop(reply.send(Err(error))),
                 }
             }

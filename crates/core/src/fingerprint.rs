@@ -118,9 +118,14 @@ pub struct FingerprintBuilder {
 impl FingerprintBuilder {
     /// Adds a field. Order counts.
     pub fn field(mut self, name: &str, value: &[u8]) -> Self {
+        self.add(name, value);
+        self
+    }
+
+    /// Adds a field, for those who add many: a builder holds two kilobytes, and passing it on copies them.
+    pub fn add(&mut self, name: &str, value: &[u8]) {
         self.hasher.field(name.as_bytes());
         self.hasher.field(value);
-        self
     }
 
     /// The fingerprint of the fields so far.

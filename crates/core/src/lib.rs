@@ -51,8 +51,8 @@ pub mod error;
 
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use engine::{
-    Conflict, Done, Ending, Engine, EngineBuilder, EngineError, EngineErrorKind, Execution, Failure, Found,
-    MemoError, Question, Ran, Recorded, RecoveryHook, Reply, Request, Run,
+    Conflict, Cut, Done, Ending, Engine, EngineBuilder, EngineError, EngineErrorKind, Execution, Failure,
+    Found, MemoError, Question, Ran, Recorded, RecoveryHook, Reply, Request, Run,
 };
 pub use error::{BoxError, HexError, MisuseError, RandomError};
 pub use fingerprint::{Fingerprint, FingerprintBuilder, Fingerprinted, Rules};
@@ -60,7 +60,7 @@ pub use key::{Key, KeyError, KeyForm};
 pub use lease::{Lease, Retention};
 pub use observe::{Event, Observer};
 pub use outcome::{Body, Outcome, Tombstone};
-pub use policy::Policy;
+pub use policy::{Policy, Quota};
 pub use record::{Fence, Owner, Record, StateKind};
 pub use scope::{Principal, RecordId, Scope, ScopeTag, ScopedKey};
 pub use secret::Secret;

@@ -27,6 +27,8 @@ pub enum Event {
     Held,
     /// The key was used for another request.
     Mismatched,
+    /// The principal uses as much as it may, and was refused before a claim.
+    OverQuota,
     /// The outcome was recorded.
     Completed,
     /// The key was given back.
@@ -58,6 +60,7 @@ impl Event {
             Self::Busy => "busy",
             Self::Held => "held",
             Self::Mismatched => "mismatched",
+            Self::OverQuota => "over-quota",
             Self::Completed => "completed",
             Self::Released => "released",
             Self::Abandoned => "abandoned",

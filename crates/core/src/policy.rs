@@ -32,6 +32,26 @@ pub struct Policy {
     pub(crate) claim_for: Duration,
     pub(crate) answer_within: Duration,
     pub(crate) finish_for: Duration,
+    pub(crate) quota: Quota,
+}
+
+/// How much one principal may use of what this process hands out. What is `None` is not limited.
+///
+/// Counted by each process for itself, from its start: a bound on what one caller can do to the others, not an invoice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Quota {
+    /// Executions at a time.
+    pub in_flight_max: Option<u32>,
+    /// Records that are kept.
+    pub records_max: Option<u64>,
+    /// Bytes of kept outcomes.
+    pub bytes_max: Option<u64>,
+}
+
+impl Quota {
+    pub(crate) const fn is_unlimited(&self) -> bool {
+        self.in_flight_max.is_none() && self.records_max.is_none() && self.bytes_max.is_none()
+    }
 }
 
 impl Default for Policy {
@@ -44,6 +64,7 @@ impl Default for Policy {
             claim_for: Duration::from_secs(2),
             answer_within: Duration::from_millis(500),
             finish_for: Duration::from_mins(10),
+            quota: Quota::default(),
         }
     }
 }
@@ -154,6 +175,18 @@ impl Policy {
     pub const fn finish_for(mut self, finish_for: Duration) -> Self {
         self.finish_for = finish_for;
         self
+    }
+
+    /// How much one principal may use. Default: no limits.
+    #[must_use]
+    pub const fn quota(mut self, quota: Quota) -> Self {
+        self.quota = quota;
+        self
+    }
+
+    /// How long a duplicate waits under this policy, for doors that let callers choose within bounds.
+    pub const fn waits_for(&self) -> Duration {
+        self.wait
     }
 
     /// The terms of a claim under this policy, for doors that claim by themselves.

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::error::HexError;
 use crate::key::Key;
@@ -55,20 +56,20 @@ impl fmt::Debug for Principal {
 /// The space in which a key is unique: a namespace, a principal, and a path where a route asks for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
-    namespace: String,
+    namespace: Arc<str>,
     principal: Principal,
-    path: Option<String>,
+    path: Option<Box<str>>,
 }
 
 impl Scope {
     /// The scope of `principal` in `namespace`.
-    pub fn new(namespace: impl Into<String>, principal: Principal) -> Self {
+    pub fn new(namespace: impl Into<Arc<str>>, principal: Principal) -> Self {
         Self { namespace: namespace.into(), principal, path: None }
     }
 
     /// Narrows the scope to one path: the same key on another path is another operation.
     #[must_use]
-    pub fn on_path(mut self, path: impl Into<String>) -> Self {
+    pub fn on_path(mut self, path: impl Into<Box<str>>) -> Self {
         self.path = Some(path.into());
         self
     }
@@ -98,7 +99,12 @@ impl Scope {
 
     /// This scope's `key`.
     pub fn key(&self, key: Key) -> ScopedKey {
-        ScopedKey { scope: self.clone(), key }
+        self.clone().into_key(key)
+    }
+
+    /// This scope's `key`, for callers who need the scope no longer.
+    pub const fn into_key(self, key: Key) -> ScopedKey {
+        ScopedKey { scope: self, key }
     }
 }
 

@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Engine;
 use super::error::EngineError;
+use super::quota::Tallies;
 use super::recover::RecoveryHook;
 use super::shared::{Shared, UNRECORDED_MAX};
 use super::wait::Waiters;
@@ -108,6 +109,7 @@ impl EngineBuilder {
                 hook: self.hook,
                 observer: self.observer,
                 waiters: Waiters::default(),
+                tallies: Tallies::default(),
                 unrecorded: Semaphore::new(UNRECORDED_MAX),
                 tasks: TaskTracker::new(),
                 stopping: CancellationToken::new(),

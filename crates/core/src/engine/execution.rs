@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::heartbeat::Heartbeat;
-use super::{Ending, Engine, EngineError, Next, Request};
+use super::quota::Place;
+use super::{Cut, Ending, Engine, EngineError, Next, Request};
 use crate::clock::Timestamp;
 use crate::decision::{self, Finish, Stop};
 use crate::record::Step;
@@ -35,6 +36,8 @@ pub(super) struct Attempt {
     heartbeat: Heartbeat,
     /// Tells work that cannot be stopped that it should.
     lost: CancellationToken,
+    /// The principal's, where principals are limited.
+    place: Option<Place>,
 }
 
 type ReplyTo<R, W> = oneshot::Sender<Result<Next<R, W>, EngineError>>;
@@ -46,6 +49,7 @@ impl Attempt {
         claim: Claim,
         grant: Grant,
         claimed_at: Timestamp,
+        place: Option<Place>,
     ) -> Self {
         let token = Token { id: claim.id, owner: claim.owner, fence: grant.fence };
         let heartbeat = Heartbeat::new(Arc::clone(&engine.shared), token, engine.terms.lease, claimed_at);
@@ -58,6 +62,7 @@ impl Attempt {
             steps: grant.steps,
             heartbeat,
             lost: CancellationToken::new(),
+            place,
         }
     }
 
@@ -74,7 +79,7 @@ impl Attempt {
         }
         let execution = Execution::new(&self);
         // A task of its own: work that blocks its thread must not starve the heartbeat, and a panic stays in there.
-        let working = Box::pin(async move { work(execution).await }.in_current_span());
+        let working = Box::pin(async move { work(execution).await }).in_current_span();
         let running = self.engine.shared.tasks.spawn(working);
         let stop = self.watch_over(AbortOnDrop(running)).await;
         match decision::finish(stop) {
@@ -93,8 +98,8 @@ impl Attempt {
             // Biased: work that has returned is taken at its word, even if the lease ended in the same instant.
             biased;
             ended = &mut running.0 => return stop_of(ended),
-            () = heartbeat.keep() => (Stop::LeaseLost, heartbeat.lease_ends_at()),
-            () = shared.aborting.cancelled() => (Stop::ShutDown, shared.clock.now() + ABORT_WITHIN),
+            () = heartbeat.keep() => (Stop::Cut(Cut::OutOfTime), heartbeat.lease_ends_at()),
+            () = shared.aborting.cancelled() => (Stop::Cut(Cut::ShutDown), shared.clock.now() + ABORT_WITHIN),
         };
         // The grant is not given up while the work may still be at it: that is what the margin of the lease is for.
         self.lost.cancel();
@@ -114,8 +119,8 @@ const ABORT_WITHIN: Duration = Duration::from_secs(1);
 fn stop_of<R>(ended: Result<Ending<R>, JoinError>) -> Stop<R> {
     match ended {
         Ok(ending) => Stop::Returned(ending),
-        Err(error) if error.is_panic() => Stop::Panicked,
-        Err(_) => Stop::ShutDown,
+        Err(error) if error.is_panic() => Stop::Cut(Cut::Panicked),
+        Err(_) => Stop::Cut(Cut::ShutDown),
     }
 }
 

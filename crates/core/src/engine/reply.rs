@@ -23,7 +23,12 @@ pub struct Request {
 impl Request {
     /// The call named by `key` that looks like `fingerprint`.
     pub fn new(secret: &Secret, key: ScopedKey, fingerprint: impl Fingerprinted + 'static) -> Self {
-        Self { id: key.record_id(secret), key, fingerprint: Arc::new(fingerprint), wait: None }
+        Self::shared(secret, key, Arc::new(fingerprint))
+    }
+
+    /// The same, for callers who keep a hand on what they look like: to take it back when the work never began.
+    pub fn shared(secret: &Secret, key: ScopedKey, fingerprint: Arc<dyn Fingerprinted>) -> Self {
+        Self { id: key.record_id(secret), key, fingerprint, wait: None }
     }
 
     /// Waits for this long, and not as the policy says, if someone else runs it.
@@ -123,16 +128,34 @@ pub enum Conflict {
     OutcomeUnknown {
         /// The fence to resolve it with.
         fence: Fence,
+        /// How this call's own attempt was cut short; `None` when it made none.
+        cut: Option<Cut>,
     },
     /// The key was used for another request.
     KeyReused,
     /// The grant was lost while the work ran; another attempt holds the truth.
     Fenced,
+    /// The principal uses as much as it may: no claim was made.
+    OverQuota {
+        /// When asking again makes sense.
+        retry_after: Duration,
+    },
     /// It was done before, but its answer was not kept.
     NotKept {
         /// Why.
         why: Tombstone,
     },
+}
+
+/// How an attempt ended that did not return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// The work panicked.
+    Panicked,
+    /// The lease could not be kept, or the attempt took longer than it may.
+    OutOfTime,
+    /// The process shuts down.
+    ShutDown,
 }
 
 impl fmt::Display for Conflict {
@@ -142,6 +165,7 @@ impl fmt::Display for Conflict {
             Self::OutcomeUnknown { .. } => "it is unknown whether the operation happened",
             Self::KeyReused => "the key was used for another request",
             Self::Fenced => "another attempt has taken over",
+            Self::OverQuota { .. } => "the caller uses as much as it may",
             Self::NotKept { .. } => "the operation was done, its answer was not kept",
         })
     }

@@ -11,12 +11,14 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::error::EngineError;
+use super::quota::Tallies;
 use super::recover::RecoveryHook;
 use super::wait::Waiters;
 use super::{Engine, Request};
 use crate::clock::{Clock, Timestamp};
 use crate::fingerprint::{Fingerprint, FingerprintBuilder, Rules};
 use crate::observe::{Event, Observer};
+use crate::policy::Policy;
 use crate::record::{Fence, Owner};
 use crate::scope::RecordId;
 use crate::secret::Secret;
@@ -34,6 +36,7 @@ pub(super) struct Shared {
     pub(super) hook: Option<Arc<dyn RecoveryHook>>,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) waiters: Waiters,
+    pub(super) tallies: Tallies,
     pub(super) unrecorded: Semaphore,
     /// Every task that may hold a grant, so that a shutdown can wait for them.
     pub(super) tasks: TaskTracker,
@@ -57,7 +60,8 @@ impl Shared {
         if self.stopping.is_cancelled() {
             return Err(EngineError::stopping());
         }
-        self.tasks.spawn(Box::pin(task.in_current_span()));
+        // Boxed first: the future is large, and everything around it would move it once more.
+        self.tasks.spawn(Box::pin(task).in_current_span());
         Ok(())
     }
 
@@ -111,6 +115,16 @@ impl Engine {
     /// The secret of the keyed hashes, for doors that fingerprint by rules of their own.
     pub fn secret(&self) -> &Secret {
         &self.shared.secret
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The engine's own clock, for doors that wait or compare times.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared.clock
     }
 
     /// The store behind this engine, for operators' reads and named commands.

@@ -48,7 +48,7 @@ pub fn canonical_json(body: &[u8]) -> Result<Vec<u8>, CanonicalError> {
 }
 
 /// Reads `body` with every refusal of this file. For callers that pick members before they call [`write_canonical`].
-pub(crate) fn read_strict(body: &[u8]) -> Result<Value, CanonicalError> {
+pub fn read_strict(body: &[u8]) -> Result<Value, CanonicalError> {
     if body.len() > CANONICAL_BYTES_MAX {
         return Err(CanonicalError::TooLarge { bytes: body.len() });
     }
@@ -66,7 +66,7 @@ pub(crate) fn read_strict(body: &[u8]) -> Result<Value, CanonicalError> {
 }
 
 /// Writes a tree that came from [`read_strict`], or a part of one.
-pub(crate) fn write_canonical(value: &Value) -> Result<Vec<u8>, CanonicalError> {
+pub fn write_canonical(value: &Value) -> Result<Vec<u8>, CanonicalError> {
     // A strict tree always has a canonical form. Should the writer disagree, a refusal is safe and a panic is not.
     serde_json_canonicalizer::to_vec(value)
         .map_err(|error| CanonicalError::Malformed { reason: error.to_string() })

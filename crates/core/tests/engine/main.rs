@@ -10,6 +10,7 @@ mod faults;
 mod lease;
 mod mended;
 mod once;
+mod quota;
 mod soak;
 mod stage;
 mod steps;

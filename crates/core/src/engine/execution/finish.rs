@@ -11,7 +11,7 @@ use super::{Attempt, Next, ReplyTo};
 use crate::clock::Timestamp;
 use crate::decision;
 use crate::engine::shared::{Backoff, Shared};
-use crate::engine::{Conflict, Ran, Recorded, Reply};
+use crate::engine::{Conflict, Cut, Ran, Recorded, Reply};
 use crate::lease::Retention;
 use crate::observe::Event;
 use crate::outcome::Outcome;
@@ -26,6 +26,7 @@ impl Attempt {
         value: R,
         reply: ReplyTo<R, W>,
     ) {
+        self.leaves(outcome.len(), retention.unwrap_or(self.engine.terms.retention));
         let complete = Complete { token: self.token, outcome, retention };
         let store = Arc::clone(&self.engine.shared.store);
         if let Some((answer, _)) = self.tell(self.patience(), || store.complete(&complete)).await {
@@ -41,6 +42,7 @@ impl Attempt {
     }
 
     pub(super) async fn release<R, W>(mut self, keep_fingerprint: bool, value: R, reply: ReplyTo<R, W>) {
+        self.leaves(0, self.engine.terms.retention);
         let release = Release { token: self.token, keep_fingerprint };
         let store = Arc::clone(&self.engine.shared.store);
         let told = self.tell(self.patience(), || store.release(&release)).await;
@@ -53,7 +55,8 @@ impl Attempt {
         }
     }
 
-    pub(super) async fn abandon<R, W>(mut self, value: Option<R>, reply: ReplyTo<R, W>) {
+    pub(super) async fn abandon<R, W>(mut self, value: Result<R, Cut>, reply: ReplyTo<R, W>) {
+        self.leaves(0, self.engine.terms.unknown_retention);
         let abandon = Abandon { token: self.token };
         let store = Arc::clone(&self.engine.shared.store);
         let told = self.tell(self.patience(), || store.abandon(&abandon)).await;
@@ -61,9 +64,9 @@ impl Attempt {
         let fenced = matches!(told, Some((AbandonAnswer::Fenced, _)));
         self.observe(if fenced { Event::Fenced } else { Event::Abandoned });
         match value {
-            Some(value) => self.reply(Ok(Recorded::Abandoned), value, reply),
-            None => {
-                let conflict = Conflict::OutcomeUnknown { fence: self.token.fence };
+            Ok(value) => self.reply(Ok(Recorded::Abandoned), value, reply),
+            Err(cut) => {
+                let conflict = Conflict::OutcomeUnknown { fence: self.token.fence, cut: Some(cut) };
                 drop(reply.send(Ok(Next::Reply(Reply::Conflict(conflict)))));
             }
         }
@@ -121,6 +124,13 @@ impl Attempt {
         };
         // The caller may be gone: the record is what counts.
         drop(reply.send(Ok(Next::Reply(told))));
+    }
+
+    /// Counts what the attempt leaves behind, where principals are limited.
+    fn leaves(&self, bytes: usize, retention: Retention) {
+        if let Some(place) = &self.place {
+            place.leaves(self.attempt, bytes, retention.get());
+        }
     }
 
     /// Until when the caller is kept waiting for the record.

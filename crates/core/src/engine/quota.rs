@@ -1,0 +1,154 @@
+//! How much each principal uses of what this process hands out, and who is refused for it before a claim is made.
+//!
+//! Counted in this process and for this process: what runs now, and what was recorded since it started and has not
+//! expired. Refusing costs a look into a map; a store is asked only when it may hold the answer already.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::shared::Shared;
+use super::{Conflict, Engine, EngineError, Request};
+use crate::clock::Timestamp;
+use crate::observe::Event;
+use crate::policy::Quota;
+use crate::record::Fence;
+use crate::scope::ScopeTag;
+
+/// In how many steps a retention is counted: a record is counted for up to this part of it too long.
+const STEPS_PER_RETENTION: u64 = 16;
+
+/// What every principal uses. Principals who use nothing are not kept.
+#[derive(Debug, Default)]
+pub(super) struct Tallies(Mutex<HashMap<ScopeTag, Tally>>);
+
+#[derive(Debug, Default)]
+struct Tally {
+    in_flight: u32,
+    records: u64,
+    bytes: u64,
+    /// Records and bytes by when they are gone, in coarse steps: as many entries for a million records as for ten.
+    gone_at: BTreeMap<Timestamp, (u64, u64)>,
+}
+
+/// Which limit was reached, and when it may be worth asking again.
+enum Full {
+    InFlight,
+    Kept(Duration),
+}
+
+impl Tallies {
+    fn all(&self) -> MutexGuard<'_, HashMap<ScopeTag, Tally>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, tag: ScopeTag, quota: &Quota, now: Timestamp, is_kept: bool) -> Result<(), Full> {
+        let mut all = self.all();
+        let tally = all.entry(tag).or_default();
+        tally.forget_gone(now);
+        let reached = |max: Option<u64>, used: u64| max.is_some_and(|max| used >= max);
+        let full = if reached(quota.in_flight_max.map(u64::from), tally.in_flight.into()) {
+            Some(Full::InFlight)
+        } else if !is_kept
+            && (reached(quota.records_max, tally.records + u64::from(tally.in_flight))
+                || reached(quota.bytes_max, tally.bytes))
+        {
+            let first = tally.gone_at.keys().next().copied().unwrap_or(now);
+            Some(Full::Kept(now.until(first)))
+        } else {
+            None
+        };
+        if let Some(full) = full {
+            if tally.is_empty() {
+                all.remove(&tag);
+            }
+            return Err(full);
+        }
+        tally.in_flight += 1;
+        Ok(())
+    }
+}
+
+impl Tally {
+    fn forget_gone(&mut self, now: Timestamp) {
+        while let Some(entry) = self.gone_at.first_entry().filter(|entry| *entry.key() <= now) {
+            let (records, bytes) = entry.remove();
+            self.records -= records;
+            self.bytes -= bytes;
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.in_flight == 0 && self.gone_at.is_empty()
+    }
+}
+
+/// One execution of a principal. Leaving it makes room for the next.
+pub(super) struct Place {
+    shared: Arc<Shared>,
+    tag: ScopeTag,
+}
+
+impl Place {
+    /// Counts what the execution leaves behind: a record, if it is the first attempt at it, and the bytes of its answer.
+    pub(super) fn leaves(&self, attempt: u32, bytes: usize, kept_for: Duration) {
+        let (records, bytes) = (u64::from(attempt == 1), bytes as u64);
+        let gone_at = rounded_up(self.shared.clock.now() + kept_for, kept_for);
+        let mut all = self.shared.tallies.all();
+        let tally = all.entry(self.tag).or_default();
+        let (so_many, so_large) = tally.gone_at.entry(gone_at).or_default();
+        *so_many += records;
+        *so_large += bytes;
+        tally.records += records;
+        tally.bytes += bytes;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut all = self.shared.tallies.all();
+        if let Some(tally) = all.get_mut(&self.tag) {
+            tally.in_flight -= 1;
+            if tally.is_empty() {
+                all.remove(&self.tag);
+            }
+        }
+    }
+}
+
+/// The end of the step in which `moment` falls. Steps are powers of two, so that similar retentions share them.
+fn rounded_up(moment: Timestamp, retention: Duration) -> Timestamp {
+    let millis = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
+    let step = (millis / STEPS_PER_RETENTION).max(1).checked_next_power_of_two().unwrap_or(1 << 63);
+    Timestamp::from_millis(moment.as_millis().div_ceil(step).saturating_mul(step))
+}
+
+impl Engine {
+    /// A place among what the principal may run, or why there is none. `None` when nothing is limited.
+    pub(super) async fn enter(
+        &self,
+        request: &Request,
+        now: Timestamp,
+    ) -> Result<Result<Option<Place>, Conflict>, EngineError> {
+        let (shared, quota) = (&self.shared, &self.policy.quota);
+        if quota.is_unlimited() {
+            return Ok(Ok(None));
+        }
+        let tag = ScopeTag::of(&request.id);
+        let mut entered = shared.tallies.enter(tag, quota, now, false);
+        if let Err(Full::Kept(_)) = entered {
+            // What is on record already takes no more room: its answer is still given out.
+            let looking = shared.store.lookup(&request.id);
+            if shared.bounded(self.policy.store_within, looking).await?.is_some() {
+                entered = shared.tallies.enter(tag, quota, now, true);
+            }
+        }
+        let retry_after = match entered {
+            Ok(()) => return Ok(Ok(Some(Place { shared: Arc::clone(shared), tag }))),
+            Err(Full::InFlight) => Duration::from_secs(1),
+            Err(Full::Kept(until)) => until,
+        };
+        shared.observe(&request.id, Fence::default(), Event::OverQuota);
+        Ok(Err(Conflict::OverQuota { retry_after }))
+    }
+}

@@ -1,0 +1,121 @@
+//! What one principal may use: refused before a claim, freed when it is over, and never at another's cost.
+
+use std::time::Duration;
+
+use onlyonce_core::{Conflict, Event, Failure, Key, Principal, Quota, Retention, Run, Scope, ScopedKey};
+use onlyonce_testkit::fault::Operation;
+use onlyonce_testkit::{Fault, run};
+
+use crate::stage::{Answer, Stage, conflict, done, policy};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+fn of(principal: &str, key: &str) -> ScopedKey {
+    Scope::new("test", Principal::named(principal)).key(Key::new(key).unwrap())
+}
+
+async fn call(stage: &Stage, key: &ScopedKey) -> Answer {
+    stage.engine.run(key, stage.asked(b"body"), |_| async { Ok::<_, Failure<String>>(1) }).await
+}
+
+async fn with(quota: Quota) -> Stage {
+    Stage::new(policy().retention(Retention::new(HOUR).unwrap()).quota(quota)).await
+}
+
+fn is_over_quota(answer: &Answer) -> bool {
+    matches!(answer, Ok(Run::Conflict(Conflict::OverQuota { .. })))
+}
+
+#[test]
+fn executions_at_a_time_are_limited_and_places_are_given_back() {
+    run(async {
+        let stage = with(Quota { in_flight_max: Some(1), ..Quota::default() }).await;
+        let (running, end) = stage.start().await;
+        stage.store.next(Operation::Claim, Fault::Refuse);
+        assert!(is_over_quota(&call(&stage, &of("alice", "other")).await));
+        assert_eq!(stage.store.unmet(Operation::Claim), 1, "the store was not asked");
+        stage.store.heal();
+        assert!(stage.seen.has(Event::OverQuota));
+        assert_eq!(done(call(&stage, &of("bob", "other")).await), (1, false), "others are not held up");
+        end.send(Ok(7)).unwrap();
+        assert_eq!(done(running.await.unwrap()), (7, false));
+        assert_eq!(done(call(&stage, &of("alice", "other")).await), (1, false));
+    });
+}
+
+#[test]
+fn a_place_is_given_back_however_the_attempt_ends() {
+    run(async {
+        let stage = with(Quota { in_flight_max: Some(1), ..Quota::default() }).await;
+        let panicked = stage.call_with(|_| async { panic!("on purpose") }).await;
+        assert!(matches!(conflict(panicked), Conflict::OutcomeUnknown { .. }));
+        stage.store.next(Operation::Claim, Fault::Refuse);
+        assert!(call(&stage, &of("alice", "refused")).await.is_err());
+        let key = of("alice", "failed");
+        let refused = |_| async { Err::<u32, _>(Failure::refused("no".to_owned())) };
+        let failed = stage.engine.run(&key, stage.asked(b""), refused);
+        assert!(matches!(failed.await, Ok(Run::Failed(_))));
+        assert_eq!(done(call(&stage, &of("alice", "k")).await), (1, false));
+        assert_eq!(
+            done(call(&stage, &of("alice", "k")).await),
+            (1, true),
+            "a replay takes a place and gives it back"
+        );
+        assert_eq!(done(call(&stage, &of("alice", "k")).await), (1, true));
+    });
+}
+
+#[test]
+fn records_are_limited_until_they_expire_and_replays_go_on() {
+    run(async {
+        let stage = with(Quota { records_max: Some(2), ..Quota::default() }).await;
+        for key in ["one", "two"] {
+            assert_eq!(done(call(&stage, &of("alice", key)).await), (1, false));
+        }
+        let refused = conflict(call(&stage, &of("alice", "three")).await);
+        let Conflict::OverQuota { retry_after } = refused else { panic!("{refused:?}") };
+        assert!(retry_after > HOUR / 2 && retry_after < HOUR * 2, "{retry_after:?}");
+        assert_eq!(done(call(&stage, &of("alice", "one")).await), (1, true), "on record already");
+        assert_eq!(done(call(&stage, &of("bob", "three")).await), (1, false));
+        stage.clock.advance(HOUR + HOUR / 8);
+        assert_eq!(done(call(&stage, &of("alice", "three")).await), (1, false));
+    });
+}
+
+#[test]
+fn an_attempt_at_the_same_record_is_counted_once() {
+    run(async {
+        let stage = with(Quota { records_max: Some(2), ..Quota::default() }).await;
+        for _ in 0..5 {
+            let failed = stage.call_with(|_| async { Err(Failure::rolled_back("again".into())) }).await;
+            assert!(matches!(failed, Ok(Run::Failed(_))));
+        }
+        assert_eq!(done(call(&stage, &of("alice", "another")).await), (1, false));
+        assert!(is_over_quota(&call(&stage, &of("alice", "one too many")).await));
+    });
+}
+
+#[test]
+fn bytes_are_limited() {
+    run(async {
+        let stage = with(Quota { bytes_max: Some(1000), ..Quota::default() }).await;
+        let large = |key: &str| {
+            let asked = stage.asked(b"body");
+            let key = of("alice", key);
+            let engine = stage.engine.clone();
+            async move {
+                engine
+                    .run(&key, asked, |_| async { Ok::<_, Failure<String>>("x".repeat(600)) })
+                    .await
+                    .unwrap()
+            }
+        };
+        for key in ["one", "two"] {
+            assert!(
+                matches!(large(key).await, Run::Done(_)),
+                "{key}: the first beyond the limit is still taken"
+            );
+        }
+        assert!(matches!(large("three").await, Run::Conflict(Conflict::OverQuota { .. })));
+    });
+}
