@@ -18,8 +18,17 @@ pub(crate) enum Depth {
 }
 
 /// What the steps need. A tool that is missing is installed, or the run fails: no step is ever skipped.
-const TOOLS: [Tool; 7] =
-    [tools::GIT, tools::PYTHON, tools::PIP, tools::STRACE, tools::NEXTEST, tools::CARGO_DENY, tools::TYPOS];
+const TOOLS: [Tool; 9] = [
+    tools::GIT,
+    tools::PYTHON,
+    tools::PIP,
+    tools::NODE,
+    tools::NPM,
+    tools::STRACE,
+    tools::NEXTEST,
+    tools::CARGO_DENY,
+    tools::TYPOS,
+];
 
 /// How long each soak test runs in a full run, in seconds.
 const FULL_SOAK_SECONDS: u64 = 60;

@@ -34,6 +34,9 @@ enum Origin {
 pub(crate) const GIT: Tool = debian("git", &["git", "--version"], "git");
 pub(crate) const PYTHON: Tool = debian("python3", &["python3", "--version"], "python3");
 pub(crate) const PIP: Tool = debian("pip", &["python3", "-m", "pip", "--version"], "python3-pip");
+/// Run servers of others, to show what `onlyonce check` finds in them.
+pub(crate) const NODE: Tool = debian("node", &["node", "--version"], "nodejs");
+pub(crate) const NPM: Tool = debian("npm", &["npm", "--version"], "npm");
 /// Makes the syscalls of a test process fail on command.
 pub(crate) const STRACE: Tool = debian("strace", &["strace", "--version"], "strace");
 pub(crate) const VALGRIND: Tool = debian("valgrind", &["valgrind", "--version"], "valgrind");
@@ -44,6 +47,11 @@ pub(crate) const POSTGRES: Tool = debian(
     "postgresql",
 );
 pub(crate) const REDIS: Tool = debian("redis-server", &["redis-server", "--version"], "redis-server");
+/// Tells its version on the other output.
+pub(crate) const NGINX: Tool = debian("nginx", &["sh", "-c", "nginx -v 2>&1"], "nginx");
+/// Fails when it has told its version.
+pub(crate) const WRK: Tool =
+    debian("wrk", &["sh", "-c", "command -v wrk >/dev/null && wrk -v | head -n 1"], "wrk");
 pub(crate) const NEXTEST: Tool = built("cargo-nextest", &["cargo-nextest", "--version"], "0.9.143", true);
 pub(crate) const CARGO_DENY: Tool = built("cargo-deny", &["cargo-deny", "--version"], "0.20.2", false);
 pub(crate) const TYPOS: Tool = wheel("typos", &["typos", "--version"], "1.51.1");

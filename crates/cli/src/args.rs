@@ -2,7 +2,11 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::check::CheckArgs;
+use crate::config::ConfigCommand;
+use crate::demo::DemoArgs;
 use crate::key::KeyCommand;
+use crate::proxy::ProxyArgs;
 use crate::records::RecordsCommand;
 
 /// The exit codes, as every `--help` shows them. A macro, because help texts are joined at compile time.
@@ -11,11 +15,12 @@ macro_rules! exit_codes {
         "\
 Exit codes:
   0   done (also when the reader of the output went away)
+  1   an item that was checked failed, or a promise of the tour was broken
   2   the command line is not understood
   3   --strict was given and there were warnings: no key was printed
   65  the input was read but is refused: not JSON, empty, too large, out of range
   66  an input file cannot be read
-  69  the store cannot be opened, read or written
+  69  the store cannot be opened, read or written; or a server cannot be reached
   71  the operating system gave no random bytes
   74  the output cannot be written"
     };
@@ -40,9 +45,15 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Check(Box<CheckArgs>),
+    /// Check and show configurations
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    Demo(DemoArgs),
     /// Make idempotency keys
     #[command(subcommand)]
     Key(KeyCommand),
+    Proxy(Box<ProxyArgs>),
     /// Move and copy records of a store that no process has open
     #[command(subcommand)]
     Records(RecordsCommand),

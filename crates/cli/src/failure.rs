@@ -11,6 +11,7 @@ use onlyonce::key::derive::DeriveError;
 pub(crate) const USAGE: u8 = 2;
 
 const STRICT: u8 = 3;
+const UNAVAILABLE: u8 = 69;
 const REFUSED: u8 = 65;
 const UNREADABLE: u8 = 66;
 const STORE: u8 = 69;
@@ -30,6 +31,12 @@ pub(crate) enum Failure {
     },
     /// The store failed.
     Store(Box<StoreError>),
+    /// What was asked for needs another command line.
+    Usage(String),
+    /// A server that is needed cannot be reached.
+    Unavailable(Box<dyn Error>),
+    /// The command has said all there is to say: only the exit code is left.
+    Told(u8),
     /// The operating system did not give what is needed.
     System(Box<dyn Error>),
     /// The output cannot be written.
@@ -45,6 +52,9 @@ impl Failure {
             // `onlyonce … | head -1` is a normal way to use us.
             Self::Output(source) if source.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
             Self::Output(source) => (OUTPUT, format!("the output cannot be written: {source}")),
+            Self::Told(code) => return (*code).into(),
+            Self::Usage(text) => (USAGE, text.clone()),
+            Self::Unavailable(error) => (UNAVAILABLE, chain(error.as_ref())),
             Self::Refused(error) => (REFUSED, chain(error.as_ref())),
             Self::Store(error) => (STORE, chain(error.as_ref())),
             Self::System(error) => (SYSTEM, chain(error.as_ref())),

@@ -3,10 +3,15 @@
 //! Nothing here decides what idempotency means, and nothing here ends the process before its output is flushed.
 
 mod args;
+mod check;
+mod config;
+mod demo;
 mod failure;
 mod input;
 mod key;
 mod output;
+mod paint;
+mod proxy;
 mod records;
 mod times;
 
@@ -26,7 +31,11 @@ fn main() -> ExitCode {
         }
     };
     let ended = match cli.command {
+        Command::Check(args) => check::run(&args),
+        Command::Config(command) => config::run(command),
+        Command::Demo(args) => demo::run(&args),
         Command::Key(command) => key::run(command),
+        Command::Proxy(args) => proxy::run(*args),
         Command::Records(command) => records::run(command),
     };
     ended.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)

@@ -4,7 +4,7 @@ mod backup;
 mod export;
 mod import;
 mod line;
-mod progress;
+pub(crate) mod progress;
 mod target;
 
 use clap::Subcommand;

@@ -2,6 +2,7 @@
 //! the proof has teeth.
 //!
 //! * [`store_suite!`] runs every numbered clause of the contract, one named test each, and the model test.
+//! * `http_suite!` (feature `http`) runs every clause of the HTTP semantics against a layer or a proxy.
 //! * [`model`] compares a store with `transition` over random command sequences.
 //! * [`Faulty`] wraps a store and loses, repeats, delays or applies-then-fails its commands.
 //! * [`ManualClock`] is moved by hand: nothing here sleeps.
@@ -24,6 +25,8 @@
 
 pub mod fault;
 pub mod fixture;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod model;
 pub mod reference;
 pub mod suite;

@@ -1,0 +1,115 @@
+//! The binary, running, and a request to it.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// Longer than anything that works takes on a loaded machine; what hangs fails.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// `onlyonce` with these arguments, in an environment without settings of ours.
+pub(crate) fn onlyonce(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ONLYONCE_")) {
+        command.env_remove(name);
+    }
+    command.args(args);
+    command
+}
+
+/// A running `onlyonce proxy`; it is killed when this value goes.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    stderr: BufReader<ChildStderr>,
+    pub(crate) address: SocketAddr,
+}
+
+impl Proxy {
+    /// Starts it on a free port; `args` follow.
+    pub(crate) fn start(args: &[&str]) -> Self {
+        let mut command = onlyonce(&["proxy", "--listen", "127.0.0.1:0"]);
+        let mut child = command
+            .args(args)
+            // A loaded disk is no failed store.
+            .env("ONLYONCE_STORE_ANSWER_WITHIN", "30s")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let Some(address) = line.trim().strip_prefix("listening on ") else {
+            let mut told = String::new();
+            stderr.read_to_string(&mut told).unwrap();
+            panic!("it did not start: {line}{told}");
+        };
+        Self { address: address.parse().unwrap(), child, stdout, stderr }
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+
+    /// Reads its log up to the line that holds `text`.
+    pub(crate) fn wait_for_log(&mut self, text: &str) {
+        let mut line = String::new();
+        while !line.contains(text) {
+            line.clear();
+            assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "it ended without saying {text}");
+        }
+    }
+
+    /// Waits for its end: how it ended, and what it wrote.
+    pub(crate) fn ended(mut self) -> (ExitStatus, String, String) {
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        self.stdout.read_to_string(&mut stdout).unwrap();
+        self.stderr.read_to_string(&mut stderr).unwrap();
+        (self.child.wait().unwrap(), stdout, stderr)
+    }
+
+    /// A connection to it.
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Sends a POST with a key, and does not wait for the answer.
+    pub(crate) fn begin(&self, path: &str, key: &str) -> TcpStream {
+        let mut stream = self.connect();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: shop.test\r\nAuthorization: Bearer sesame\r\nIdempotency-Key: {key}\r\n\
+             Content-Length: 3\r\nConnection: close\r\n\r\n100"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    }
+
+    /// Sends a POST with a key: the status, and the whole answer.
+    pub(crate) fn post(&self, path: &str, key: &str) -> (u16, String) {
+        answer(self.begin(path, key))
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The answer on a connection that ends with it; status 0 when there is none.
+pub(crate) fn answer(mut stream: TcpStream) -> (u16, String) {
+    let mut text = Vec::new();
+    // A connection that was reset says no more than one that ended.
+    let _ = stream.read_to_end(&mut text);
+    let text = String::from_utf8_lossy(&text).into_owned();
+    (text.get(9..12).map_or(0, |status| status.parse().unwrap()), text)
+}

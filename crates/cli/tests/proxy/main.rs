@@ -1,0 +1,10 @@
+//! `onlyonce proxy` and `onlyonce config` as they are run: the real binary, real signals, a real client of others.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed check panics")]
+
+mod binary;
+mod upstream;
+
+mod command;
+mod crash;
+mod signals;
+mod stripe;

@@ -1,0 +1,122 @@
+//! A service behind the binary: it counts its effects, and can be told to hold its answers back or to drop them.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+#[derive(Debug, Default)]
+struct State {
+    effects: usize,
+    targets: Vec<String>,
+    holds: bool,
+}
+
+/// A service on a port of its own, for as long as the test runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    state: Arc<(Mutex<State>, Condvar)>,
+}
+
+impl Upstream {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let upstream = Self { address: listener.local_addr().unwrap(), state: Arc::default() };
+        let serving = upstream.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let upstream = serving.clone();
+                thread::spawn(move || {
+                    // The other side ends as it likes; this one is killed in some tests.
+                    let _ = upstream.serve(&stream.unwrap());
+                });
+            }
+        });
+        upstream
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(crate) fn effects(&self) -> usize {
+        self.state.0.lock().unwrap().effects
+    }
+
+    pub(crate) fn targets(&self) -> Vec<String> {
+        self.state.0.lock().unwrap().targets.clone()
+    }
+
+    /// Whether answers are held back from now on. Effects happen all the same.
+    pub(crate) fn hold(&self, holds: bool) {
+        self.state.0.lock().unwrap().holds = holds;
+        self.state.1.notify_all();
+    }
+
+    /// Returns when `count` effects have happened.
+    pub(crate) fn wait_for_effects(&self, count: usize) {
+        let state = self.state.0.lock().unwrap();
+        drop(self.state.1.wait_while(state, |state| state.effects < count).unwrap());
+    }
+
+    fn serve(&self, stream: &TcpStream) -> std::io::Result<()> {
+        let mut reader = BufReader::new(stream);
+        loop {
+            let (mut head, mut length) = (String::new(), 0);
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line)? == 0 {
+                    return Ok(());
+                }
+                if let Some((name, value)) = line.split_once(':')
+                    && name.eq_ignore_ascii_case("content-length")
+                {
+                    length = value.trim().parse().unwrap();
+                }
+                if line == "\r\n" {
+                    break;
+                }
+                head.push_str(&line);
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body)?;
+            let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
+            let number = self.take_effect(&target);
+            if target.starts_with("/drop")
+                || body.windows(5).any(|window| window == b"drop%" || window == b"drop@")
+            {
+                return Ok(());
+            }
+            let state = self.state.0.lock().unwrap();
+            drop(self.state.1.wait_while(state, |state| state.holds).unwrap());
+            let answer = answer(&target, number);
+            let mut stream = stream;
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{answer}",
+                answer.len()
+            )?;
+        }
+    }
+
+    fn take_effect(&self, target: &str) -> usize {
+        let mut state = self.state.0.lock().unwrap();
+        state.effects += 1;
+        state.targets.push(target.to_owned());
+        let number = state.effects;
+        drop(state);
+        self.state.1.notify_all();
+        number
+    }
+}
+
+/// Enough of Stripe's customer object for Stripe's client to be happy with.
+fn answer(target: &str, number: usize) -> String {
+    if target.starts_with("/v1/customers") {
+        return format!(
+            r#"{{"id": "cus_{number}", "object": "customer", "livemode": false, "metadata": {{}}}}"#
+        );
+    }
+    format!(r#"{{"effect": {number}}}"#)
+}

@@ -1,0 +1,222 @@
+//! How the layer is put together. Rules that cannot work are refused here, before the first request.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::Response;
+use http::request::Parts;
+use onlyonce_core::Engine;
+use tower_layer::Layer;
+
+use crate::body::Body;
+use crate::observe::{Observer, Traced};
+use crate::principal::TokenVerifier;
+use crate::route::Route;
+use crate::rules::{PrincipalRule, Rules, RulesError};
+use crate::service::OnceService;
+
+/// Asked before every replay whether the caller may still have the answer: credentials are revoked, answers are not.
+pub trait ReplayCheck: fmt::Debug + Send + Sync + 'static {
+    /// `Ok` to replay; `Err` is what the caller gets instead.
+    fn check<'a>(
+        &'a self,
+        head: &'a Parts,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Response<Body>>> + Send + 'a>>;
+}
+
+/// Puts `Idempotency-Key` semantics in front of a service. Cheap to clone.
+///
+/// ```
+/// use std::sync::Arc;
+/// use onlyonce_core::{Engine, MemoryStore};
+/// use onlyonce_http::{OnceLayer, Rules};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let engine = Engine::builder(Arc::new(MemoryStore::default())).build().await?;
+/// let rules = Rules { required: Some(true), retention: Some("72h".parse()?), ..Rules::default() };
+/// let layer = OnceLayer::new(engine, rules)?;
+/// # let _ = layer;
+/// // axum: Router::new().route("/payments", post(pay)).layer(layer)
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct OnceLayer {
+    shared: Arc<Shared>,
+}
+
+/// What all services of a layer share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    engine: Engine,
+    routes: ArcSwap<Routes>,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) replay_check: Option<Arc<dyn ReplayCheck>>,
+    pub(crate) tokens: Option<Arc<dyn TokenVerifier>>,
+    pub(crate) errors_url: Option<Box<str>>,
+}
+
+/// The routes in force. The last one takes what no other does.
+#[derive(Debug)]
+struct Routes {
+    listed: Vec<Arc<Route>>,
+    rest: Arc<Route>,
+}
+
+impl OnceLayer {
+    /// One set of rules for every request.
+    pub fn new(engine: Engine, rules: Rules) -> Result<Self, RulesError> {
+        Self::builder(engine).defaults(rules).build()
+    }
+
+    /// Starts a layer over `engine`.
+    pub fn builder(engine: Engine) -> LayerBuilder {
+        LayerBuilder {
+            engine,
+            defaults: Rules::default(),
+            routes: Vec::new(),
+            observer: Arc::new(Traced),
+            replay_check: None,
+            tokens: None,
+            errors_url: None,
+        }
+    }
+
+    /// A hand on the routes, to replace them while requests go on.
+    pub fn handle(&self) -> Handle {
+        Handle(Arc::clone(&self.shared))
+    }
+}
+
+impl<S> Layer<S> for OnceLayer {
+    type Service = OnceService<S>;
+
+    fn layer(&self, inner: S) -> OnceService<S> {
+        OnceService::new(inner, Arc::clone(&self.shared))
+    }
+}
+
+/// Replaces the routes of a running layer.
+#[derive(Debug, Clone)]
+pub struct Handle(Arc<Shared>);
+
+impl Handle {
+    /// Puts other rules in force, all at once, or none of them when one cannot work. Requests under way keep theirs.
+    pub fn replace(&self, defaults: &Rules, routes: &[Rules]) -> Result<(), RulesError> {
+        let made = Routes::new(&self.0.engine, defaults, routes, self.0.tokens.is_some())?;
+        self.0.routes.store(Arc::new(made));
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// The first route for `path`.
+    pub(crate) fn route(&self, path: &str) -> Arc<Route> {
+        let routes = self.routes.load();
+        let listed = routes.listed.iter().find(|route| route.matches(path));
+        Arc::clone(listed.unwrap_or(&routes.rest))
+    }
+}
+
+impl Routes {
+    fn new(
+        engine: &Engine,
+        defaults: &Rules,
+        routes: &[Rules],
+        can_verify_tokens: bool,
+    ) -> Result<Self, RulesError> {
+        let make = |rules: &Rules| -> Result<Arc<Route>, RulesError> {
+            let route = Route::new(engine, rules)?;
+            if matches!(route.principal, PrincipalRule::Jwt(_)) && !can_verify_tokens {
+                return Err(RulesError::new("principal = \"jwt:…\" needs a key to verify tokens with"));
+            }
+            Ok(Arc::new(route))
+        };
+        let named = |rules: &Rules| {
+            let path = rules.path.as_deref().unwrap_or("*").to_owned();
+            make(&rules.clone().or(defaults)).map_err(|error| error.in_route(&path))
+        };
+        if let Some(path) = &defaults.path {
+            let what = format!("the defaults are for every path: put {path:?} into a route");
+            return Err(RulesError::new(what).in_route("*"));
+        }
+        let listed = routes.iter().map(named).collect::<Result<_, _>>()?;
+        let rest = make(defaults).map_err(|error| error.in_route("*"))?;
+        Ok(Self { listed, rest })
+    }
+}
+
+/// Collects what an [`OnceLayer`] needs. Only the engine has no default.
+#[derive(Debug)]
+#[must_use = "a layer is made by `build`"]
+pub struct LayerBuilder {
+    engine: Engine,
+    defaults: Rules,
+    routes: Vec<Rules>,
+    observer: Arc<dyn Observer>,
+    replay_check: Option<Arc<dyn ReplayCheck>>,
+    tokens: Option<Arc<dyn TokenVerifier>>,
+    errors_url: Option<Box<str>>,
+}
+
+impl LayerBuilder {
+    /// The rules for what no route says, and for requests that no route is for.
+    pub fn defaults(mut self, rules: Rules) -> Self {
+        self.defaults = rules;
+        self
+    }
+
+    /// Adds a route. The first route that matches a path counts.
+    pub fn route(mut self, rules: Rules) -> Self {
+        self.routes.push(rules);
+        self
+    }
+
+    /// Who sees what happens. Default: `tracing`.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// Who is asked before every replay. Default: nobody; the application's own authentication runs before the layer.
+    pub fn before_replay(mut self, check: Arc<dyn ReplayCheck>) -> Self {
+        self.replay_check = Some(check);
+        self
+    }
+
+    /// Who verifies bearer tokens, for `principal = "jwt:CLAIM"`.
+    pub fn tokens(mut self, tokens: Arc<dyn TokenVerifier>) -> Self {
+        self.tokens = Some(tokens);
+        self
+    }
+
+    /// Where the pages of the problem types are; each type's name is added. Default: none, and types are URNs.
+    pub fn errors_url(mut self, url: &str) -> Self {
+        self.errors_url = Some(url.into());
+        self
+    }
+
+    /// Makes the rules ready, and the layer.
+    pub fn build(self) -> Result<OnceLayer, RulesError> {
+        let routes = Routes::new(&self.engine, &self.defaults, &self.routes, self.tokens.is_some())?;
+        if let Some(url) = &self.errors_url
+            && url.parse::<http::Uri>().is_ok_and(|uri| uri.scheme().is_some()).eq(&false)
+        {
+            return Err(RulesError::new(format!("{url:?} is not an absolute URL")));
+        }
+        Ok(OnceLayer {
+            shared: Arc::new(Shared {
+                engine: self.engine,
+                routes: ArcSwap::from_pointee(routes),
+                observer: self.observer,
+                replay_check: self.replay_check,
+                tokens: self.tokens,
+                errors_url: self.errors_url,
+            }),
+        })
+    }
+}

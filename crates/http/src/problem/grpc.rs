@@ -1,0 +1,76 @@
+//! Problems for gRPC callers: a status without messages, in the headers ("trailers-only").
+
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+
+use super::{Problem, ProblemKind};
+use crate::body::Body;
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+impl Problem {
+    pub(super) fn to_grpc(&self) -> Response<Body> {
+        let mut response = Response::new(Body::empty());
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert(GRPC_STATUS, u64::from(code(self.kind)).into());
+        let text = format!("{}: {}. {}", self.kind.name(), self.kind.title(), self.detail);
+        if let Ok(message) = HeaderValue::try_from(percent_encoded(&text)) {
+            headers.insert(GRPC_MESSAGE, message);
+        }
+        response
+    }
+}
+
+/// The gRPC code that says most nearly the same.
+const fn code(kind: ProblemKind) -> u32 {
+    match kind {
+        ProblemKind::KeyMissing
+        | ProblemKind::KeyInvalid
+        | ProblemKind::PrincipalMissing
+        | ProblemKind::BodyUnreadable
+        | ProblemKind::KeyReused => 3,
+        ProblemKind::UpstreamTimeout => 4,
+        ProblemKind::BodyTooLarge | ProblemKind::Quota => 8,
+        ProblemKind::KeyExpired | ProblemKind::OutcomeUnknown | ProblemKind::AnswerNotKept => 9,
+        ProblemKind::InFlight => 10,
+        ProblemKind::StoreUnavailable | ProblemKind::UpstreamUnreachable => 14,
+        ProblemKind::OutcomeIndeterminate => 15,
+    }
+}
+
+/// The status that an HTTP answer with this gRPC code would have, for rules that speak of statuses.
+pub(crate) fn http_status(code: &HeaderValue) -> Option<StatusCode> {
+    let status = match code.to_str().ok()?.parse::<u32>().ok()? {
+        0 => 200,
+        3 | 9 | 11 => 400,
+        16 => 401,
+        7 => 403,
+        5 => 404,
+        6 | 10 => 409,
+        8 => 429,
+        1 => 499,
+        12 => 501,
+        14 => 503,
+        4 => 504,
+        _ => 500,
+    };
+    StatusCode::from_u16(status).ok()
+}
+
+fn hex_digit(nibble: u8) -> char {
+    char::from_digit(nibble.into(), 16).unwrap_or('0').to_ascii_uppercase()
+}
+
+/// As gRPC writes messages: printable ASCII without the percent sign, the rest in percent form.
+fn percent_encoded(text: &str) -> String {
+    text.bytes().fold(String::with_capacity(text.len()), |mut written, byte| {
+        if matches!(byte, 0x20..=0x7e) && byte != b'%' {
+            written.push(char::from(byte));
+        } else {
+            written.extend(['%', hex_digit(byte >> 4), hex_digit(byte & 15)]);
+        }
+        written
+    })
+}

@@ -1,0 +1,167 @@
+//! From a request to what the engine is asked, with every refusal that comes before a claim.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use http::request::Parts;
+use onlyonce_core::{EngineError, Key, Principal, Request as Call, Scope};
+use uuid::Uuid;
+
+use super::AskedKey;
+use super::reply::store_problem;
+use crate::body::Body;
+use crate::fingerprint::Asked;
+use crate::header::{self, NoKey};
+use crate::layer::Shared;
+use crate::limits::{Read, read};
+use crate::observe::Event;
+use crate::principal::{looks_like_jwt, principal};
+use crate::problem::{Problem, ProblemKind};
+use crate::route::Route;
+use crate::rules::{KeySource, PrincipalRule};
+
+/// A request whose way was decided before any claim.
+pub(super) enum Prepared {
+    /// Ask the engine.
+    Ask(Call, Arc<Asked>),
+    /// It has no key and needs none.
+    Pass(Request<Body>),
+    /// It is refused. What is left of it is there for shadow mode, unless it broke off.
+    Refuse(Problem, Option<Request<Body>>),
+}
+
+/// Reads and checks a request by its route's rules.
+pub(super) async fn prepare(
+    shared: &Shared,
+    route: &Route,
+    key: AskedKey,
+    request: Request<Body>,
+) -> Prepared {
+    if let Some(problem) = refusal(route, &key) {
+        return Prepared::Refuse(problem, Some(request));
+    }
+    let (head, body) = request.into_parts();
+    let principal = match principal(&route.principal, &head, shared.tokens.as_deref()) {
+        Ok(principal) => principal,
+        Err(missing) => {
+            let problem = Problem::new(ProblemKind::PrincipalMissing, missing.detail());
+            return Prepared::Refuse(problem, Some(Request::from_parts(head, body)));
+        }
+    };
+    let (bytes, trailers) = match read(body, route.request_bytes_max).await {
+        Read::Whole { bytes, trailers } => (bytes, trailers),
+        Read::Unbounded { front, rest } => {
+            let body = Body::prefixed(front, rest);
+            return Prepared::Refuse(too_large(route), Some(Request::from_parts(head, body)));
+        }
+        Read::Broken(error) => {
+            tracing::debug!(%error, "a request body broke off");
+            let detail = "It ended before its end, or was malformed. Nothing was started.";
+            return Prepared::Refuse(Problem::new(ProblemKind::BodyUnreadable, detail), None);
+        }
+    };
+    let rebuild = |head: Parts| Request::from_parts(head, Body::whole(bytes.clone(), trailers.clone()));
+    let key = match (key, &route.key) {
+        (AskedKey::Key(key), _) => key,
+        (_, KeySource::Json(pointer)) => match header::key_in_body(&bytes, pointer) {
+            Ok(Some(key)) => key,
+            Ok(None) if !route.required => {
+                shared.observer.event(&route.name, Event::Unkeyed { first: route.is_first_unkeyed() });
+                return Prepared::Pass(rebuild(head));
+            }
+            Ok(None) => return Prepared::Refuse(missing(route), Some(rebuild(head))),
+            Err(error) => return Prepared::Refuse(invalid(&error), Some(rebuild(head))),
+        },
+        _ => return Prepared::Refuse(missing(route), Some(rebuild(head))),
+    };
+    observe_caller(shared, route, &head, &principal);
+    let wait = route.wait_for(header::preferred_wait(&head.headers));
+    let scope = scope(route, principal, &head);
+    let secret = route.engine.secret();
+    let age = if route.refuse_old_uuidv7 { age(route, &key) } else { None };
+    let asked = Asked::new(secret, &route.fingerprint, head, bytes, trailers);
+    let call = Call::shared(secret, scope.into_key(key), Arc::<Asked>::clone(&asked)).with_wait(wait);
+    match age {
+        Some(age) => refuse_if_forgotten(route, call, asked, age).await,
+        None => Prepared::Ask(call, asked),
+    }
+}
+
+/// The refusals that need nothing but the headers.
+fn refusal(route: &Route, key: &AskedKey) -> Option<Problem> {
+    match key {
+        AskedKey::None => Some(missing(route)),
+        AskedKey::Not(error) => Some(invalid(error)),
+        AskedKey::Key(_) | AskedKey::InBody => None,
+    }
+}
+
+fn missing(route: &Route) -> Problem {
+    let detail = match &route.key {
+        KeySource::Header(name) => format!("Send one in the header {name}, the same on every retry."),
+        KeySource::Json(pointer) => format!("Send one in the body at {pointer}, the same on every retry."),
+    };
+    Problem::new(ProblemKind::KeyMissing, detail)
+}
+
+fn invalid(error: &NoKey) -> Problem {
+    Problem::new(ProblemKind::KeyInvalid, error.detail())
+}
+
+fn too_large(route: &Route) -> Problem {
+    let detail =
+        format!("With a key, at most {} bytes are taken. Nothing was started.", route.request_bytes_max);
+    Problem::new(ProblemKind::BodyTooLarge, detail)
+}
+
+fn scope(route: &Route, principal: Principal, head: &Parts) -> Scope {
+    let scope = Scope::new(Arc::clone(&route.namespace), principal);
+    if route.scope_path { scope.on_path(head.uri.path()) } else { scope }
+}
+
+fn observe_caller(shared: &Shared, route: &Route, head: &Parts, principal: &Principal) {
+    match (&route.principal, principal) {
+        (_, Principal::Anonymous) => {
+            shared.observer.event(&route.name, Event::Anonymous { first: route.is_first_anonymous() });
+        }
+        (PrincipalRule::Authorization, _)
+            if looks_like_jwt(&head.headers) && route.is_first_changing_token() =>
+        {
+            shared.observer.event(&route.name, Event::TokenMayChange);
+        }
+        _ => {}
+    }
+}
+
+/// How much longer ago than the retention a `UUIDv7` key was made; `None` for younger keys and for other kinds.
+fn age(route: &Route, key: &Key) -> Option<Duration> {
+    let uuid = Uuid::try_parse(key.as_str()).ok().filter(|uuid| uuid.get_version_num() == 7)?;
+    let (seconds, nanos) = uuid.get_timestamp()?.to_unix();
+    let made = Duration::new(seconds, nanos);
+    let now = Duration::from_millis(route.engine.clock().now().as_millis());
+    now.checked_sub(made)?.checked_sub(route.engine.policy().terms().retention.get())
+}
+
+/// An old key that is still on record is answered; one that is not would run again what may have run before.
+async fn refuse_if_forgotten(route: &Route, call: Call, asked: Arc<Asked>, age: Duration) -> Prepared {
+    let id = call.id();
+    match route.engine.store().lookup(&id).await {
+        Ok(Some(_)) => Prepared::Ask(call, asked),
+        Ok(None) => {
+            let detail = format!(
+                "The key was made {} seconds longer ago than answers are kept, so it cannot be told whether it was \
+                 used. Nothing was started.",
+                age.as_secs()
+            );
+            Prepared::Refuse(Problem::new(ProblemKind::KeyExpired, detail), taken(&asked))
+        }
+        Err(error) => Prepared::Refuse(store_problem(&EngineError::from(error)), taken(&asked)),
+    }
+}
+
+/// The request, if the work did not take it.
+pub(super) fn taken(asked: &Asked) -> Option<Request<Body>> {
+    let body = || Body::whole(asked.body.clone(), asked.trailers.clone());
+    asked.take().map(|head| Request::from_parts(head, body()))
+}

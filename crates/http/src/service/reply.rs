@@ -1,0 +1,199 @@
+//! From the engine's reply to an answer with its marks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Response;
+use http::header::HeaderValue;
+use onlyonce_core::transition::Replay;
+use onlyonce_core::{
+    Conflict, Cut, EngineError, EngineErrorKind, Fence, Ran, RecordId, Recorded, StoreErrorKind,
+};
+
+use super::ending::Made;
+use crate::body::Body;
+use crate::dispatch::Dispatch;
+use crate::fingerprint::Asked;
+use crate::header::ONLYONCE_UNRECORDED;
+use crate::layer::Shared;
+use crate::observe::{Answered, Event, How, Would};
+use crate::problem::{Problem, ProblemKind, Style};
+use crate::replay::{Replayed, mark, replay};
+use crate::route::Route;
+
+/// When to ask a store again that could not be reached: it may be restarting.
+const STORE_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Makes answers for one request, in its route's form.
+pub(super) struct Replier {
+    pub(super) shared: Arc<Shared>,
+    pub(super) route: Arc<Route>,
+    pub(super) style: Style,
+}
+
+impl Replier {
+    pub(super) fn observe(&self, event: Event) {
+        self.shared.observer.event(&self.route.name, event);
+    }
+
+    /// Leaves a note for access logs.
+    #[expect(clippy::unused_self, reason = "called beside the other ways of saying what happened")]
+    pub(super) fn note(
+        &self,
+        response: &mut Response<Body>,
+        how: How,
+        id: Option<RecordId>,
+        fence: Option<Fence>,
+    ) {
+        response.extensions_mut().insert(Answered { how, id, fence });
+    }
+
+    /// One of our own answers.
+    pub(super) fn refuse(&self, problem: Problem, id: Option<RecordId>) -> Response<Body> {
+        let kind = problem.kind();
+        self.observe(Event::Refused { kind, id });
+        let mut response = self.render(problem);
+        self.note(&mut response, How::Refused(kind), id, None);
+        response
+    }
+
+    fn render(&self, problem: Problem) -> Response<Body> {
+        problem.into_response(self.style, self.shared.errors_url.as_deref())
+    }
+
+    /// The answer of work that ran for this request.
+    pub(super) fn ran(&self, id: RecordId, ran: Ran<Made>) -> Response<Body> {
+        let Ran { value, fence, attempt, recorded } = ran;
+        let (mut response, status) = match value {
+            Made::Nothing(dispatch) => (self.render(dispatch_problem(id, fence, dispatch)), None),
+            Made::Answer { response, not_kept, is_odd } => {
+                if is_odd {
+                    self.observe(Event::SteeringIgnored);
+                }
+                if let Some(why) = not_kept {
+                    self.observe(Event::NotKept { id, why });
+                }
+                let status = response.status();
+                (response, Some(status))
+            }
+        };
+        self.observe(Event::Ran { id, status, recorded, attempt });
+        if self.route.shadow {
+            self.observe(Event::Shadow { would: Would::Run, id: Some(id) });
+            self.note(&mut response, How::Shadow, Some(id), Some(fence));
+            return response;
+        }
+        mark(&self.route, &mut response, false);
+        if matches!(recorded, Recorded::Unrecorded | Recorded::Late) {
+            response.headers_mut().insert(ONLYONCE_UNRECORDED, HeaderValue::from_static("true"));
+        }
+        self.note(&mut response, How::Ran(recorded), Some(id), Some(fence));
+        response
+    }
+
+    /// The answer of work that ran before.
+    pub(super) async fn replayed(&self, id: RecordId, recorded: &Replay, asked: &Asked) -> Response<Body> {
+        // The work never began, so the head is still there; the caller may no longer be who it was.
+        if let (Some(check), Some(head)) = (&self.shared.replay_check, asked.take())
+            && let Err(mut refused) = check.check(&head).await
+        {
+            self.observe(Event::Withheld { id });
+            self.note(&mut refused, How::Withheld, Some(id), Some(recorded.fence));
+            return refused;
+        }
+        let mut response = match replay(&self.route, recorded) {
+            Ok(Replayed::Answer(response)) => response,
+            Ok(Replayed::Problem(problem)) => self.render(problem.record(id, Some(recorded.fence))),
+            Err(error) => {
+                // I14: what cannot be read is an error, never absent.
+                tracing::error!(id = id.short(), %error, "a recorded answer cannot be read");
+                return self.refuse(damaged(), Some(id));
+            }
+        };
+        mark(&self.route, &mut response, true);
+        let Replay { age, left, fence, .. } = *recorded;
+        self.observe(Event::Replayed { id, status: response.status(), age, left });
+        self.note(&mut response, How::Replayed, Some(id), Some(fence));
+        response
+    }
+}
+
+/// Why a call got no answer of its own.
+pub(super) fn conflict_problem(id: RecordId, conflict: Conflict) -> Problem {
+    let (kind, detail) = match conflict {
+        Conflict::InFlight { .. } => (
+            ProblemKind::InFlight,
+            "Ask again later with the same key; the answer will be the same for both requests.",
+        ),
+        Conflict::KeyReused => (
+            ProblemKind::KeyReused,
+            "A key belongs to one request. Send this one under a new key, or the earlier one again.",
+        ),
+        Conflict::OverQuota { .. } => {
+            (ProblemKind::Quota, "Nothing was started. Ask again when some of it is done or has expired.")
+        }
+        Conflict::OutcomeUnknown { cut: None, .. } => (
+            ProblemKind::OutcomeUnknown,
+            "An attempt ended without a word. It is not run again until it is known what happened.",
+        ),
+        Conflict::OutcomeUnknown { cut: Some(Cut::OutOfTime), .. } => (
+            ProblemKind::UpstreamTimeout,
+            "It took longer than it may and was stopped. It is unknown whether it happened.",
+        ),
+        Conflict::OutcomeUnknown { cut: Some(Cut::Panicked | Cut::ShutDown), .. } => (
+            ProblemKind::UpstreamUnreachable,
+            "It was cut off while it ran. It is unknown whether it happened.",
+        ),
+        // Another attempt holds the truth, or will.
+        _ => (
+            ProblemKind::InFlight,
+            "Another attempt has taken over. Ask again with the same key for its answer.",
+        ),
+    };
+    let problem = Problem::new(kind, detail);
+    match conflict {
+        Conflict::InFlight { retry_after } | Conflict::OverQuota { retry_after } => {
+            problem.retry_after(retry_after)
+        }
+        Conflict::OutcomeUnknown { fence, .. } => problem.record(id, Some(fence)),
+        Conflict::KeyReused => problem,
+        _ => problem.retry_after(Duration::from_secs(1)),
+    }
+}
+
+/// Why the application gave no answer, and what that means for a retry.
+fn dispatch_problem(id: RecordId, fence: Fence, dispatch: Dispatch) -> Problem {
+    let (kind, detail, fence) = match dispatch {
+        Dispatch::NothingSent => (
+            ProblemKind::UpstreamUnreachable,
+            "Nothing was sent to it, so a retry with the same key runs.",
+            None,
+        ),
+        Dispatch::TimedOut => (
+            ProblemKind::UpstreamTimeout,
+            "The request was sent. It is unknown whether it happened.",
+            Some(fence),
+        ),
+        Dispatch::NoAnswer => (
+            ProblemKind::UpstreamUnreachable,
+            "The request was sent, or may have been. It is unknown whether it happened.",
+            Some(fence),
+        ),
+    };
+    Problem::new(kind, detail).record(id, fence)
+}
+
+/// Why nothing could be started or replayed.
+pub(super) fn store_problem(error: &EngineError) -> Problem {
+    tracing::debug!(%error, "a protected request was refused");
+    if error.kind() == EngineErrorKind::Store(StoreErrorKind::Corrupt) {
+        return damaged();
+    }
+    let detail = "Nothing was started. Ask again with the same key.";
+    Problem::new(ProblemKind::StoreUnavailable, detail).retry_after(STORE_RETRY_AFTER)
+}
+
+fn damaged() -> Problem {
+    let detail = "The record of this key cannot be read, so it is neither replayed nor run again.";
+    Problem::new(ProblemKind::StoreUnavailable, detail)
+}

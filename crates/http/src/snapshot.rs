@@ -1,0 +1,219 @@
+//! An answer as it is kept: status, headers in their order and number, body, trailers. The only place that knows its
+//! bytes.
+//!
+//! ```text
+//! version 1 · status (2, big-endian) · count, (name, value)* · count, (name, value)* of trailers · body · CRC-32C (4)
+//! ```
+//!
+//! Lengths and counts are LEB128. What cannot be read, or would not be a header, is an error and never half an answer.
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use onlyonce_core::record::codec::CodecError;
+use onlyonce_core::record::codec::wire::{Reader, Writer};
+
+use crate::body::Body;
+
+/// Marks outcomes that this crate wrote, so that bytes of another door are never read as an answer.
+pub const CONTENT_VERSION: u16 = 2;
+
+const VERSION: u8 = 1;
+const CHECKSUM_LEN: usize = 4;
+/// No answer has more header lines: hyper reads at most a hundred by default.
+const LINES_MAX: u64 = 4096;
+const LINE_BYTES_MAX: usize = 1 << 20;
+const BODY_BYTES_MAX: usize = 1 << 31;
+
+/// What a retry is told even when the rest is gone: the version and the status.
+pub(crate) fn head(status: StatusCode) -> Vec<u8> {
+    let [high, low] = status.as_u16().to_be_bytes();
+    vec![VERSION, high, low]
+}
+
+/// The status in a head, if it is one of ours.
+pub(crate) fn status_in(head: &[u8]) -> Option<StatusCode> {
+    match *head {
+        [VERSION, high, low] => StatusCode::from_u16(u16::from_be_bytes([high, low])).ok(),
+        _ => None,
+    }
+}
+
+/// An answer, whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its trailers.
+    pub trailers: Option<HeaderMap>,
+    /// Its body.
+    pub body: Bytes,
+}
+
+impl Snapshot {
+    /// Writes what may be replayed of an answer.
+    pub fn encode(&self, keep_cookies: bool) -> Vec<u8> {
+        encode(self.status, &self.headers, self.trailers.as_ref(), &self.body, keep_cookies)
+    }
+
+    /// Reads an answer back.
+    pub fn decode(bytes: &Bytes) -> Result<Self, CodecError> {
+        let len = bytes.len().checked_sub(CHECKSUM_LEN).ok_or(CodecError::Damaged("too short"))?;
+        if bytes[len..] != crc32c::crc32c(&bytes[..len]).to_le_bytes() {
+            return Err(CodecError::Damaged("checksum"));
+        }
+        let mut reader = Reader::new(bytes.slice(..len));
+        match reader.byte()? {
+            VERSION => {}
+            version => return Err(CodecError::Version(version)),
+        }
+        let status = StatusCode::from_u16(u16::from_be_bytes(reader.array()?))
+            .map_err(|_| CodecError::Damaged("status"))?;
+        let headers = decode_lines(&mut reader)?;
+        let trailers = decode_lines(&mut reader)?;
+        let body = reader.bytes(BODY_BYTES_MAX)?;
+        reader.end()?;
+        let trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
+        Ok(Self { status, headers, trailers, body })
+    }
+
+    /// The answer, to be sent.
+    pub fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(Body::whole(self.body, self.trailers));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        response
+    }
+}
+
+/// Writes what may be replayed of an answer that is still needed.
+pub(crate) fn encode(
+    status: StatusCode,
+    headers: &HeaderMap,
+    trailers: Option<&HeaderMap>,
+    body: &Bytes,
+    keep_cookies: bool,
+) -> Vec<u8> {
+    let mut writer = Writer::with_capacity(body.len() + 48 * headers.len() + 64);
+    writer.byte(VERSION);
+    writer.raw(&status.as_u16().to_be_bytes());
+    encode_lines(&mut writer, headers, keep_cookies);
+    match trailers {
+        Some(trailers) => encode_lines(&mut writer, trailers, keep_cookies),
+        None => writer.number(0),
+    }
+    writer.bytes(body);
+    let checksum = crc32c::crc32c(writer.written());
+    writer.raw(&checksum.to_le_bytes());
+    writer.finish()
+}
+
+fn encode_lines(writer: &mut Writer, headers: &HeaderMap, keep_cookies: bool) {
+    let named = named_in_connection(headers);
+    let kept = |name: &HeaderName| {
+        is_kept(name, keep_cookies) && !named.iter().any(|other| name.as_str().eq_ignore_ascii_case(other))
+    };
+    let lines = || headers.iter().filter(|(name, _)| kept(name));
+    writer.number(lines().count() as u64);
+    // By name: the lines of one name stay in their order, which is all that means something (RFC 9110 §5.3).
+    for (name, value) in lines() {
+        writer.bytes(name.as_str().as_bytes());
+        writer.bytes(value.as_bytes());
+    }
+}
+
+fn decode_lines(reader: &mut Reader) -> Result<HeaderMap, CodecError> {
+    let count = reader.number()?;
+    if count > LINES_MAX {
+        return Err(CodecError::Damaged("header count"));
+    }
+    let mut headers = HeaderMap::with_capacity(usize::try_from(count).unwrap_or(0).min(64));
+    for _ in 0..count {
+        // What was stored is not trusted: a poisoned record must not split a response.
+        let name = HeaderName::from_bytes(&reader.bytes(LINE_BYTES_MAX)?)
+            .map_err(|_| CodecError::Damaged("header name"))?;
+        let value = HeaderValue::from_maybe_shared(reader.bytes(LINE_BYTES_MAX)?)
+            .map_err(|_| CodecError::Damaged("header value"))?;
+        headers.try_append(name, value).map_err(|_| CodecError::Damaged("header count"))?;
+    }
+    Ok(headers)
+}
+
+/// The fields that `Connection` declares to be for this hop only.
+fn named_in_connection(headers: &HeaderMap) -> Vec<&str> {
+    headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(','))
+        .map(str::trim)
+        .collect()
+}
+
+/// Whether a field belongs to the answer, and not to the connection, the moment or the caller's session.
+pub fn is_kept(name: &HeaderName, keep_cookies: bool) -> bool {
+    let name = name.as_str();
+    if name == "set-cookie" {
+        return keep_cookies;
+    }
+    !(is_of_the_hop(name) || is_of_the_session(name) || is_of_the_moment(name) || is_ours(name))
+}
+
+fn is_of_the_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "content-length"
+            | "via"
+            | "alt-svc"
+    )
+}
+
+fn is_of_the_session(name: &str) -> bool {
+    matches!(
+        name,
+        "www-authenticate"
+            | "proxy-authenticate"
+            | "authorization"
+            | "proxy-authorization"
+            | "authentication-info"
+            | "proxy-authentication-info"
+    )
+}
+
+/// When it was, and the names under which the request itself is numbered: a replay is another one.
+fn is_of_the_moment(name: &str) -> bool {
+    name.starts_with("x-b3-")
+        || matches!(
+            name,
+            "date"
+                | "age"
+                | "server-timing"
+                | "traceparent"
+                | "tracestate"
+                | "b3"
+                | "x-request-id"
+                | "request-id"
+                | "x-correlation-id"
+                | "x-trace-id"
+                | "x-amzn-trace-id"
+                | "x-amzn-requestid"
+                | "x-amz-request-id"
+                | "x-cloud-trace-context"
+                | "cf-ray"
+                | "uber-trace-id"
+        )
+}
+
+/// Marks that only the layer which answers may set.
+fn is_ours(name: &str) -> bool {
+    name.starts_with("onlyonce-") || matches!(name, "idempotency-replayed" | "idempotent-replayed")
+}

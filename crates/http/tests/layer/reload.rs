@@ -1,0 +1,94 @@
+//! Routes: which one counts, and what happens to records when rules change.
+
+use onlyonce_http::Rules;
+use onlyonce_http::rules::BodyMode;
+use onlyonce_testkit::run;
+
+use crate::stage::{Stage, ask, created};
+
+fn at(path: &str, key: &str) -> http::Request<onlyonce_http::Body> {
+    let mut request = ask(key);
+    *request.uri_mut() = path.parse().unwrap();
+    request
+}
+
+fn json(text: &'static str) -> http::Request<onlyonce_http::Body> {
+    let mut request = ask("k");
+    request.headers_mut().insert("content-type", "application/json".parse().unwrap());
+    *request.body_mut() = text.into();
+    request
+}
+
+#[test]
+fn the_first_route_that_matches_counts_and_defaults_fill_in() {
+    run(async {
+        let route = |path: &str, required| Rules { path: Some(path.into()), required, ..Rules::default() };
+        let stage = Stage::built(created, |builder| {
+            builder
+                .defaults(Rules { strict: Some(true), required: Some(false), ..Rules::default() })
+                .route(route("/v1/payments/open", Some(false)))
+                .route(route("/v1/payments/*", Some(true)))
+        });
+        let stage = stage.await;
+        let without = |path: &str| {
+            let mut request = at(path, "k");
+            request.headers_mut().remove("idempotency-key");
+            request
+        };
+        assert_eq!(stage.call(without("/v1/payments/7")).await.problem(), "key-missing");
+        assert_eq!(stage.call(without("/v1/payments/open")).await.status, 201);
+        assert_eq!(stage.call(without("/v1/other")).await.status, 201);
+        for path in ["/v1/payments/7", "/v1/other"] {
+            assert_eq!(
+                stage.call(at(path, "bare")).await.problem(),
+                "key-invalid",
+                "strict everywhere: {path}"
+            );
+        }
+        let routes: Vec<_> = stage.seen.all().into_iter().map(|(route, _)| route).collect();
+        assert_eq!(routes, ["/v1/payments/*", "/v1/payments/open", "*", "/v1/payments/*", "*"]);
+    });
+}
+
+#[test]
+fn rules_are_replaced_all_at_once_or_not_at_all() {
+    run(async {
+        let stage = Stage::new(Rules::default(), created).await;
+        let handle = stage.layer.handle();
+        let strict = Rules { strict: Some(true), ..Rules::default() };
+        let broken = Rules { path: Some("no slash".into()), ..Rules::default() };
+        let error = handle.replace(&strict, &[broken]).unwrap_err();
+        assert!(error.to_string().contains("no slash"), "{error}");
+        assert_eq!(stage.call(ask("bare")).await.status, 201, "the old rules stay");
+        handle.replace(&strict, &[]).unwrap();
+        assert_eq!(stage.call(ask("bare")).await.problem(), "key-invalid");
+    });
+}
+
+#[test]
+fn old_records_are_compared_by_their_own_rules() {
+    run(async {
+        let by_value =
+            Rules { body: Some(BodyMode::Json), exclude: Some(vec!["/at".into()]), ..Rules::default() };
+        let by_header = Rules { fingerprint_headers: Some(vec!["x-version".into()]), ..Rules::default() };
+        let stage = Stage::new(by_value, created).await;
+        assert_eq!(stage.call(json(r#"{"at":1,"amount":7}"#)).await.status, 201);
+        for rules in [Rules::default(), by_header] {
+            stage.layer.handle().replace(&rules, &[]).unwrap();
+            assert_eq!(stage.call(json(r#"{ "amount": 7.0, "at": 2 }"#)).await.status, 201, "still the same");
+            assert_eq!(stage.call(json(r#"{"at":1,"amount":8}"#)).await.problem(), "key-reused");
+        }
+        assert_eq!(stage.effects(), 1);
+        // And the other way round: recorded with a header, compared with it.
+        let versioned = |version: &'static str| {
+            let mut request = ask("v");
+            request.headers_mut().insert("x-version", version.parse().unwrap());
+            request
+        };
+        assert_eq!(stage.call(versioned("1")).await.status, 201);
+        stage.layer.handle().replace(&Rules::default(), &[]).unwrap();
+        assert_eq!(stage.call(versioned("1")).await.status, 201);
+        assert_eq!(stage.call(versioned("2")).await.problem(), "key-reused");
+        assert_eq!(stage.effects(), 2);
+    });
+}

@@ -1,0 +1,276 @@
+//! The settings of a running sidecar, from a merged configuration: every default filled in, every value checked.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::Uri;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use onlyonce_http::rules::Span;
+
+use super::error::ConfigError;
+use super::file::{
+    File, ForwardedMode, LogSection, ProxySection, StoreSection, SyncMode, TlsSection, UpstreamHost,
+    UpstreamHttp,
+};
+use super::{Config, Origin};
+use crate::listen::ListenAddress;
+use crate::listen::wire::{HeadLimits, Patience};
+
+/// How long one execution may take when no rule says otherwise.
+const RUN_MAX: Duration = Duration::from_mins(5);
+
+/// What a sidecar needs to know beyond its rules.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub(crate) listen: ListenAddress,
+    pub(crate) tls: Option<TlsFiles>,
+    pub(crate) connections_max: usize,
+    pub(crate) head: HeadLimits,
+    pub(crate) patience: Patience,
+    pub(crate) body_within: Duration,
+    pub(crate) body_pause_max: Duration,
+    pub(crate) drain_within: Duration,
+    pub(crate) forwarded: ForwardedMode,
+    pub(crate) auth_url: Option<UpstreamUrl>,
+    pub(crate) upstream: UpstreamSettings,
+    pub(crate) store: StoreSettings,
+}
+
+/// The files of the listener's TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) client_ca: Option<PathBuf>,
+}
+
+/// How the upstream is reached.
+#[derive(Debug, Clone)]
+pub(crate) struct UpstreamSettings {
+    pub(crate) url: UpstreamUrl,
+    pub(crate) http: UpstreamHttp,
+    pub(crate) host: UpstreamHost,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) connect_within: Duration,
+    pub(crate) within: Duration,
+    pub(crate) pause_max: Duration,
+    pub(crate) idle: Duration,
+}
+
+/// Where records are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// `memory:`, `file:DIR`, …
+    pub url: String,
+    pub(crate) sync: SyncMode,
+    pub(crate) memory_bytes_max: usize,
+    pub(crate) records_max: Option<usize>,
+    pub(crate) bytes_max: Option<usize>,
+    pub(crate) secret_file: Option<PathBuf>,
+    pub(crate) sweep_every: Duration,
+    pub(crate) answer_within: Duration,
+}
+
+/// The root of a service: scheme, host, port and perhaps a path that all requests go below.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamUrl {
+    pub(crate) scheme: Scheme,
+    pub(crate) authority: Authority,
+    /// Without a slash at its end.
+    pub(crate) prefix: String,
+}
+
+impl UpstreamUrl {
+    pub(crate) fn parse(field: &str, text: &str) -> Result<Self, ConfigError> {
+        let wrong = |why: &str| ConfigError::field(field, format!("`{text}` {why}"));
+        let example = "is not a URL such as http://127.0.0.1:3000";
+        let parts = text.parse::<Uri>().map_err(|_| wrong(example))?.into_parts();
+        let scheme = parts.scheme.filter(|scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS);
+        let (Some(scheme), Some(authority)) = (scheme, parts.authority) else { return Err(wrong(example)) };
+        if authority.as_str().contains('@') {
+            return Err(ConfigError::field(field, "credentials in a URL are not sent: leave them out"));
+        }
+        let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        if path.query().is_some() {
+            return Err(wrong("has a query: only a path can stand before every request's own"));
+        }
+        Ok(Self { scheme, authority, prefix: path.path().trim_end_matches('/').to_owned() })
+    }
+
+    pub(crate) fn is_https(&self) -> bool {
+        self.scheme == Scheme::HTTPS
+    }
+
+    /// The port to connect to.
+    pub(crate) fn port(&self) -> u16 {
+        self.authority.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
+    }
+}
+
+/// The lowest layer.
+pub(super) fn defaults() -> File {
+    let seconds = |seconds| Some(Span::from_secs(seconds));
+    File {
+        proxy: ProxySection {
+            listen: Some(ListenAddress::Tcp(([127, 0, 0, 1], 8080).into())),
+            forwarded: Some(ForwardedMode::Replace),
+            connections_max: Some(10_000),
+            head_bytes_max: Some(32 * 1024),
+            fields_max: Some(100),
+            first_byte_within: seconds(10),
+            head_within: seconds(10),
+            body_within: seconds(600),
+            body_pause_max: seconds(30),
+            idle_within: seconds(75),
+            write_pause_max: seconds(30),
+            drain_within: seconds(30),
+            upstream_connect_within: seconds(5),
+            upstream_within: seconds(60),
+            upstream_pause_max: seconds(60),
+            upstream_idle: seconds(4),
+            upstream_http: Some(UpstreamHttp::Auto),
+            upstream_host: Some(UpstreamHost::Preserve),
+            ..ProxySection::default()
+        },
+        store: StoreSection {
+            url: Some("file:./onlyonce-data".to_owned()),
+            sync: Some(SyncMode::Always),
+            memory_bytes_max: Some(256 << 20),
+            sweep_every: seconds(1),
+            answer_within: Some(Span(Duration::from_millis(500))),
+            ..StoreSection::default()
+        },
+        log: LogSection { json: Some(false), filter: Some("info".to_owned()) },
+        ..File::default()
+    }
+}
+
+impl Config {
+    /// Checks everything, and fills in what nobody said.
+    pub fn settings(&self) -> Result<Settings, ConfigError> {
+        self.refuse_what_comes_later()?;
+        if self.merged.defaults.path.is_some() {
+            return Err(ConfigError::field(
+                "defaults.path",
+                "the defaults are for every path: write a [[route]]",
+            ));
+        }
+        let proxy = &self.merged.proxy;
+        let settings = Settings {
+            listen: needed("proxy.listen", proxy.listen.clone())?,
+            tls: tls(&self.merged.tls)?,
+            connections_max: at_least_one("proxy.connections_max", proxy.connections_max)?,
+            head: HeadLimits {
+                bytes_max: at_least_one("proxy.head_bytes_max", proxy.head_bytes_max)?,
+                fields_max: at_least_one("proxy.fields_max", proxy.fields_max)?,
+            },
+            patience: Patience {
+                first_byte: span("proxy.first_byte_within", proxy.first_byte_within)?,
+                head: span("proxy.head_within", proxy.head_within)?,
+                idle: span("proxy.idle_within", proxy.idle_within)?,
+                write: span("proxy.write_pause_max", proxy.write_pause_max)?,
+            },
+            body_within: span("proxy.body_within", proxy.body_within)?,
+            body_pause_max: span("proxy.body_pause_max", proxy.body_pause_max)?,
+            drain_within: proxy.drain_within.map_or(Duration::ZERO, Span::get),
+            forwarded: proxy.forwarded.unwrap_or_default(),
+            auth_url: proxy
+                .auth_url
+                .as_deref()
+                .map(|url| UpstreamUrl::parse("proxy.auth_url", url))
+                .transpose()?,
+            upstream: upstream(proxy)?,
+            store: store(&self.merged.store)?,
+        };
+        self.check_upstream_time(&settings)?;
+        Ok(settings)
+    }
+
+    /// How the log is written.
+    pub fn log(&self) -> LogSection {
+        self.merged.log.clone()
+    }
+
+    /// A setting that does nothing yet is refused: silence would be taken for consent.
+    fn refuse_what_comes_later(&self) -> Result<(), ConfigError> {
+        if self.merged.store.fast_tier.is_some() {
+            return Err(ConfigError::field("store.cache", "the tiered store is not in this build (issue 5)"));
+        }
+        if self.merged.admin.listen.is_some() || self.merged.admin.token.is_some() {
+            return Err(ConfigError::field("admin", "the admin side is not in this build (issue 8)"));
+        }
+        Ok(())
+    }
+
+    /// The upstream must be given up before the execution is: else nobody would say why.
+    fn check_upstream_time(&self, settings: &Settings) -> Result<(), ConfigError> {
+        let upstream = &settings.upstream;
+        let run_max = self.rules().iter().map(|rules| rules.run_max.map_or(RUN_MAX, Span::get)).min();
+        if upstream.connect_within + upstream.within >= run_max.unwrap_or(RUN_MAX) {
+            let origin = self.origin("proxy.upstream_within").unwrap_or(Origin::Default);
+            return Err(ConfigError::field(
+                "proxy.upstream_within",
+                format!("together with upstream_connect_within it is not shorter than run_max ({origin})"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn needed<T>(field: &str, value: Option<T>) -> Result<T, ConfigError> {
+    value.ok_or_else(|| ConfigError::field(field, "is not set"))
+}
+
+fn at_least_one(field: &str, value: Option<usize>) -> Result<usize, ConfigError> {
+    match needed(field, value)? {
+        0 => Err(ConfigError::field(field, "is zero: nothing could ever be served")),
+        value => Ok(value),
+    }
+}
+
+fn span(field: &str, value: Option<Span>) -> Result<Duration, ConfigError> {
+    match needed(field, value)?.get() {
+        Duration::ZERO => Err(ConfigError::field(field, "is zero: it would be over before it began")),
+        value => Ok(value),
+    }
+}
+
+fn tls(section: &TlsSection) -> Result<Option<TlsFiles>, ConfigError> {
+    match (section.certificate.clone(), section.key.clone()) {
+        (Some(certificate), Some(key)) => {
+            Ok(Some(TlsFiles { certificate, key, client_ca: section.client_ca.clone() }))
+        }
+        (None, None) if section.client_ca.is_none() => Ok(None),
+        (None, _) => Err(ConfigError::field("tls.certificate", "is not set, but another field of [tls] is")),
+        (_, None) => Err(ConfigError::field("tls.key", "is not set, but tls.certificate is")),
+    }
+}
+
+fn upstream(proxy: &ProxySection) -> Result<UpstreamSettings, ConfigError> {
+    let Some(url) = &proxy.upstream else {
+        return Err(ConfigError::field("proxy.upstream", "is not set: which service is to be protected?"));
+    };
+    Ok(UpstreamSettings {
+        url: UpstreamUrl::parse("proxy.upstream", url)?,
+        http: proxy.upstream_http.unwrap_or_default(),
+        host: proxy.upstream_host.unwrap_or_default(),
+        ca: proxy.upstream_ca.clone(),
+        connect_within: span("proxy.upstream_connect_within", proxy.upstream_connect_within)?,
+        within: span("proxy.upstream_within", proxy.upstream_within)?,
+        pause_max: span("proxy.upstream_pause_max", proxy.upstream_pause_max)?,
+        idle: span("proxy.upstream_idle", proxy.upstream_idle)?,
+    })
+}
+
+fn store(section: &StoreSection) -> Result<StoreSettings, ConfigError> {
+    Ok(StoreSettings {
+        url: needed("store.url", section.url.clone())?,
+        sync: section.sync.unwrap_or_default(),
+        memory_bytes_max: at_least_one("store.memory_bytes_max", section.memory_bytes_max)?,
+        records_max: section.records_max,
+        bytes_max: section.bytes_max,
+        secret_file: section.secret_file.clone(),
+        sweep_every: span("store.sweep_every", section.sweep_every)?,
+        answer_within: span("store.answer_within", section.answer_within)?,
+    })
+}

@@ -1,0 +1,156 @@
+//! Where to listen: a TCP address, or `unix:PATH`.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// An address to listen on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum ListenAddress {
+    /// An IP address and a port; port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path {
+                "" => Err("unix: needs a path, as in unix:/run/onlyonce.sock".to_owned()),
+                path => Ok(Self::Unix(path.into())),
+            };
+        }
+        text.parse().map(Self::Tcp).map_err(|_| {
+            format!("`{text}` is neither an address such as 127.0.0.1:8080 or [::1]:8080 nor unix:PATH")
+        })
+    }
+}
+
+impl TryFrom<String> for ListenAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ListenAddress> for String {
+    fn from(address: ListenAddress) -> Self {
+        address.to_string()
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl ListenAddress {
+    /// Whether only this machine can reach it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+}
+
+/// A bound socket.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketFile),
+}
+
+/// A socket's file, which goes when we do.
+#[derive(Debug)]
+pub(crate) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Gone already is as good as removed.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// An accepted connection, still in clear.
+#[derive(Debug)]
+pub(crate) enum Accepted {
+    Tcp(TcpStream, SocketAddr),
+    Unix(UnixStream),
+}
+
+impl Listener {
+    pub(crate) async fn bind(address: &ListenAddress) -> io::Result<Self> {
+        match address {
+            ListenAddress::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
+            ListenAddress::Unix(path) => {
+                remove_dead_socket(path)?;
+                Ok(Self::Unix(UnixListener::bind(path)?, SocketFile(path.clone())))
+            }
+        }
+    }
+
+    /// Where it listens, with the port that was taken.
+    pub(crate) fn address(&self) -> io::Result<ListenAddress> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().map(ListenAddress::Tcp),
+            Self::Unix(_, file) => Ok(ListenAddress::Unix(file.0.clone())),
+        }
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                // Answers are written whole: waiting for more to send would only delay them.
+                stream.set_nodelay(true)?;
+                Ok(Accepted::Tcp(stream, peer))
+            }
+            Self::Unix(listener, _) => Ok(Accepted::Unix(listener.accept().await?.0)),
+        }
+    }
+}
+
+/// Removes a socket that a killed process left behind. One that answers is somebody's.
+fn remove_dead_socket(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt as _;
+
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => match std::os::unix::net::UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+            _ => Err(io::ErrorKind::AddrInUse.into()),
+        },
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written_alike() {
+        for good in ["127.0.0.1:0", "[::1]:8080", "0.0.0.0:80", "unix:/run/a.sock", "unix:a.sock"] {
+            assert_eq!(good.parse::<ListenAddress>().unwrap().to_string(), good);
+        }
+        for bad in ["", "8080", ":8080", "localhost:8080", "127.0.0.1", "unix:", "http://127.0.0.1:80"] {
+            assert!(bad.parse::<ListenAddress>().is_err(), "{bad}");
+        }
+    }
+}

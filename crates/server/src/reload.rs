@@ -1,0 +1,130 @@
+//! Puts changed rules into force, on SIGHUP or when the file changes, without dropping a request.
+//!
+//! Only `[defaults]` and `[[route]]` can change while the sidecar runs. A file that cannot be used is refused whole,
+//! and what was in force stays in force.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use onlyonce_core::Engine;
+use onlyonce_http::Handle;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::config::{Config, Sources};
+use crate::promise::Promise;
+
+/// Editors write a file in several steps; this long after the last one it is read.
+const SETTLE_FOR: Duration = Duration::from_millis(100);
+
+/// What it takes to read the configuration again.
+pub(crate) struct Reload {
+    sources: Sources,
+    config: Config,
+    rules: Handle,
+    engine: Engine,
+    promise: Arc<ArcSwap<Promise>>,
+    text: Option<String>,
+}
+
+impl Reload {
+    pub(crate) fn new(
+        sources: Sources,
+        config: Config,
+        rules: Handle,
+        engine: Engine,
+        promise: Arc<ArcSwap<Promise>>,
+    ) -> Self {
+        let text = sources.file.as_deref().and_then(|path| fs::read_to_string(path).ok());
+        Self { sources, config, rules, engine, promise, text }
+    }
+
+    /// Waits for reasons to reload, for ever. Cancel it to stop.
+    pub(crate) async fn watch(mut self) {
+        let Ok(mut hangup) = signal(SignalKind::hangup()) else {
+            return tracing::warn!("SIGHUP cannot be listened for: the configuration is not reloaded");
+        };
+        let (changes, mut changed) = mpsc::channel(1);
+        let _watcher = self.sources.file.as_deref().and_then(|path| watcher(path, changes.clone()));
+        loop {
+            tokio::select! {
+                _ = hangup.recv() => {
+                    self.has_new_text();
+                    self.apply();
+                }
+                _ = changed.recv() => {
+                    // ORDER: let it settle, forget what else came meanwhile, then read: a later change comes again.
+                    tokio::time::sleep(SETTLE_FOR).await;
+                    while changed.try_recv().is_ok() {}
+                    if self.has_new_text() {
+                        self.apply();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the file's text is another than when this was last asked. The folder has other files, and a touched file is not a changed one.
+    fn has_new_text(&mut self) -> bool {
+        let Some(path) = &self.sources.file else { return false };
+        // While a file is being replaced there is none; the next event tells.
+        let Ok(text) = fs::read_to_string(path) else { return false };
+        if self.text.as_ref() == Some(&text) {
+            return false;
+        }
+        self.text = Some(text);
+        true
+    }
+
+    fn apply(&mut self) {
+        match self.read() {
+            Ok(config) => {
+                for section in self.config.sections_that_differ(&config) {
+                    tracing::warn!(section, "changed, but takes effect only after a restart");
+                }
+                tracing::info!(routes = config.merged.route.len(), "configuration reloaded");
+                let promise = Promise::new(&config, self.engine.store().as_ref());
+                if promise != **self.promise.load() {
+                    tracing::warn!("the promise in force has changed:\n{promise}");
+                    self.promise.store(Arc::new(promise));
+                }
+                self.config = config;
+            }
+            Err(error) => tracing::error!("the new configuration is refused, the old one stays: {error}"),
+        }
+    }
+
+    fn read(&self) -> Result<Config, String> {
+        let config = self.sources.read().map_err(|error| error.to_string())?;
+        let settings = config.settings().map_err(|error| error.to_string())?;
+        crate::sidecar::check_principals(&config, &settings).map_err(|error| error.to_string())?;
+        self.rules
+            .replace(&config.merged.defaults, &config.merged.route)
+            .map_err(|error| error.to_string())?;
+        Ok(config)
+    }
+}
+
+/// Watches the folder of `path`: editors and orchestrators replace files, and a watch on a replaced file sees nothing.
+fn watcher(path: &Path, changes: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let watching = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        // One that is not read yet stands for all.
+        if event.is_ok_and(|event| !event.kind.is_access()) {
+            let _ = changes.try_send(());
+        }
+    })
+    .and_then(|mut watcher| watcher.watch(&folder, RecursiveMode::NonRecursive).map(|()| watcher));
+    watching
+        .inspect_err(
+            |error| tracing::warn!(%error, "the configuration file is not watched; SIGHUP reloads it"),
+        )
+        .ok()
+}

@@ -1,0 +1,299 @@
+//! A sidecar from its configuration to its end.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use onlyonce_core::{Engine, EngineError, MemoryStore, Policy, Store, StoreError};
+use onlyonce_http::rules::PrincipalRule;
+use onlyonce_http::{Handle, OnceLayer, RulesError};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::authorise::AuthUrl;
+use crate::config::{Config, ConfigError, Settings, Sources, SyncMode};
+use crate::drain::drain;
+use crate::listen::{Door, ListenAddress};
+use crate::promise::Promise;
+use crate::reload::Reload;
+use crate::stack::Front;
+use crate::store::{self, OpenError};
+use crate::sweep::sweep;
+use crate::tls::{self, TlsError};
+use crate::tokens;
+use crate::upstream::{Pseudonym, Upstream};
+
+/// A sidecar that listens. It serves once it runs.
+pub struct Sidecar {
+    settings: Arc<Settings>,
+    engine: Engine,
+    rules: Handle,
+    front: Front,
+    door: Door,
+    promise: Arc<ArcSwap<Promise>>,
+    reload: Reload,
+}
+
+impl Sidecar {
+    /// Reads the configuration, opens the store and listens. Nothing is started when anything of it cannot work.
+    pub async fn start(sources: Sources) -> Result<Self, StartError> {
+        Self::start_over(sources, None).await
+    }
+
+    /// The same over a store that is open already, whatever the configuration says about one.
+    pub async fn start_over(sources: Sources, store: Option<Arc<dyn Store>>) -> Result<Self, StartError> {
+        let config = sources.read()?;
+        for warning in config.warnings() {
+            tracing::warn!("{warning}");
+        }
+        let settings = Arc::new(config.settings()?);
+        check_principals(&config, &settings)?;
+        let tls = match &settings.tls {
+            None => None,
+            Some(files) => Some(tls::server(&files.certificate, &files.key, files.client_ca.as_deref())?),
+        };
+        let pseudonym = Pseudonym::random().map_err(StartError::System)?;
+        let upstream = Upstream::new(&settings, pseudonym).map_err(StartError::Upstream)?;
+        let engine = engine(&config, &settings, store).await?;
+        let layer = layer(&config, &settings, &engine)?;
+        let front = Front::new(&layer, upstream, &settings);
+        let door = Door::open(Arc::clone(&settings), tls, front.clone())
+            .await
+            .map_err(|source| StartError::Listen { address: settings.listen.clone(), source })?;
+        let promise = Arc::new(ArcSwap::from_pointee(Promise::new(&config, engine.store().as_ref())));
+        let rules = layer.handle();
+        let reload = Reload::new(sources, config, rules.clone(), engine.clone(), Arc::clone(&promise));
+        Ok(Self { settings, engine, rules, front, door, promise, reload })
+    }
+
+    /// Where it listens, with the port that was taken.
+    pub const fn address(&self) -> &ListenAddress {
+        self.door.address()
+    }
+
+    /// What is promised now; a reload may change it.
+    pub fn promise(&self) -> Arc<Promise> {
+        self.promise.load_full()
+    }
+
+    /// The engine behind it.
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The rules in force, to be replaced.
+    pub const fn rules(&self) -> &Handle {
+        &self.rules
+    }
+
+    /// Serves until the first signal, then drains; the second one ends the patience.
+    pub async fn run(self, signals: Signals) {
+        let Signals { mut term, mut int } = signals;
+        let (told, mut first) = tokio::sync::watch::channel(0_u8);
+        let mut second = first.clone();
+        let counting = async move {
+            loop {
+                tokio::select! {
+                    _ = term.recv() => {}
+                    _ = int.recv() => {}
+                }
+                told.send_modify(|count| *count = count.saturating_add(1));
+            }
+        };
+        let stop = async move {
+            drop(first.wait_for(|count| *count >= 1).await);
+        };
+        let hurry = async move {
+            drop(second.wait_for(|count| *count >= 2).await);
+        };
+        let serving = self.serve(stop, hurry);
+        tokio::select! {
+            () = serving => {}
+            () = counting => {}
+        }
+    }
+
+    /// Serves until `stop` resolves, then drains.
+    pub async fn run_until(self, stop: impl Future<Output = ()>) {
+        self.serve(stop, std::future::pending()).await;
+    }
+
+    async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
+        let Self { settings, engine, front, mut door, reload, .. } = self;
+        let sweeping = tokio::spawn(sweep(engine.clone(), settings.store.sweep_every));
+        let reloading = tokio::spawn(reload.watch());
+        tokio::select! {
+            () = door.accept() => {}
+            () = stop => {}
+        }
+        door.close();
+        drain(&door, &front, &engine, settings.drain_within, hurry).await;
+        // Waited for, so that the store is closed when this returns, and whoever opens it next finds it free.
+        for task in [sweeping, reloading] {
+            task.abort();
+            let _ = task.await;
+        }
+    }
+}
+
+/// SIGTERM and SIGINT, from when this is made: neither ends the process by itself any more.
+#[derive(Debug)]
+pub struct Signals {
+    term: Signal,
+    int: Signal,
+}
+
+impl Signals {
+    /// Begins to listen. Do so before telling anybody that the sidecar is there.
+    pub fn listen() -> io::Result<Self> {
+        Ok(Self { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
+    }
+}
+
+async fn engine(
+    config: &Config,
+    settings: &Settings,
+    store: Option<Arc<dyn Store>>,
+) -> Result<Engine, StartError> {
+    if settings.store.sync == SyncMode::Outcome
+        && config.rules().iter().any(|rules| rules.unknown != Some(onlyonce_http::rules::Unknown::Rerun))
+    {
+        let problem =
+            "`outcome` loses grants in a power cut, so that every route must say unknown = \"rerun\"";
+        return Err(ConfigError::field("store.sync", problem).into());
+    }
+    let secret = store::secret(&settings.store)?;
+    let opened = store.map_or_else(|| store::open(&settings.store), Ok);
+    let store = opened.map_err(|error| match error {
+        OpenError::Settings(error) => StartError::Config(error),
+        OpenError::Store(error) => StartError::Store { url: settings.store.url.clone(), source: error },
+    })?;
+    let policy = Policy::default().answer_within(settings.store.answer_within);
+    let mut builder = Engine::builder(store).policy(policy);
+    if let Some(secret) = secret {
+        builder = builder.secret(secret);
+    }
+    Ok(builder.build().await?)
+}
+
+fn layer(config: &Config, settings: &Settings, engine: &Engine) -> Result<OnceLayer, StartError> {
+    let mut builder = OnceLayer::builder(engine.clone()).defaults(config.merged.defaults.clone());
+    for rules in &config.merged.route {
+        builder = builder.route(rules.clone());
+    }
+    if let Some(url) = &settings.auth_url {
+        let auth = AuthUrl::new(url, settings).map_err(StartError::Upstream)?;
+        builder = builder.before_replay(Arc::new(auth));
+    }
+    if let Some(keys) = tokens::verifier(&config.merged.jwt)? {
+        builder = builder.tokens(keys);
+    }
+    Ok(builder.build()?)
+}
+
+/// Checks a configuration without starting anything: no store is opened, nothing listens. Tells how many routes it has.
+pub async fn check(sources: &Sources) -> Result<usize, StartError> {
+    let config = sources.read()?;
+    let settings = config.settings()?;
+    check_principals(&config, &settings)?;
+    let engine = Engine::builder(Arc::new(MemoryStore::default())).build().await?;
+    layer(&config, &settings, &engine)?;
+    Ok(config.merged.route.len())
+}
+
+/// A rule that would never find anybody is refused: every keyed request would share one scope, or none be served.
+pub(crate) fn check_principals(config: &Config, settings: &Settings) -> Result<(), ConfigError> {
+    let has_certificates = settings.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+    for rules in config.rules() {
+        let route = rules.path.as_deref().unwrap_or("defaults");
+        match rules.principal {
+            Some(PrincipalRule::Mtls) if !has_certificates => {
+                let problem =
+                    format!("`mtls` ({route}) needs tls.client_ca: nobody would show a certificate");
+                return Err(ConfigError::field("principal", problem));
+            }
+            Some(PrincipalRule::Application) => {
+                let problem =
+                    format!("`application` ({route}) is for the layer: a sidecar has no application inside");
+                return Err(ConfigError::field("principal", problem));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Why a sidecar did not start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The configuration cannot be used.
+    Config(ConfigError),
+    /// The rules cannot be used.
+    Rules(RulesError),
+    /// A certificate cannot be used.
+    Tls(TlsError),
+    /// The upstream cannot be set up.
+    Upstream(String),
+    /// The store cannot be opened.
+    Store {
+        /// Its URL.
+        url: String,
+        /// Why.
+        source: StoreError,
+    },
+    /// The engine refuses to start.
+    Engine(EngineError),
+    /// The address cannot be listened on.
+    Listen {
+        /// The address.
+        address: ListenAddress,
+        /// Why.
+        source: io::Error,
+    },
+    /// The operating system did not give what is needed.
+    System(onlyonce_core::BoxError),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Rules(error) => error.fmt(f),
+            Self::Tls(error) => error.fmt(f),
+            Self::Upstream(problem) => write!(f, "proxy.upstream: {problem}"),
+            Self::Store { url, .. } => {
+                write!(f, "the store {} cannot be opened", crate::config::without_password(url))
+            }
+            Self::Engine(error) => error.fmt(f),
+            Self::Listen { address, .. } => write!(f, "{address} cannot be listened on"),
+            Self::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for StartError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Config(error) => error.source(),
+            Self::Rules(error) => error.source(),
+            Self::Engine(error) => error.source(),
+            Self::Store { source, .. } => Some(source),
+            Self::Listen { source, .. } => Some(source),
+            Self::Tls(_) | Self::Upstream(_) | Self::System(_) => None,
+        }
+    }
+}
+
+macro_rules! from {
+    ($($error:ident => $variant:ident),*) => {$(
+        impl From<$error> for StartError {
+            fn from(error: $error) -> Self {
+                Self::$variant(error)
+            }
+        }
+    )*};
+}
+
+from!(ConfigError => Config, RulesError => Rules, TlsError => Tls, EngineError => Engine);

@@ -1,0 +1,252 @@
+//! The service that is protected: a pooled client that sends each request once, and says what is known when no answer
+//! comes.
+//!
+//! It never sends a request twice and never follows a redirect. "Nothing was sent" is said only where hyper proves it:
+//! no connection was made, or the request was handed back before its first byte was written. Everything else is
+//! unknown.
+
+mod connect;
+pub(crate) mod hop;
+mod refuse;
+mod via;
+
+use std::convert::Infallible;
+use std::error::Error as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::header::HOST;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Request, Response, Uri, Version};
+use http_body_util::Either;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::{Client, Error};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use onlyonce_http::{Body, Dispatch};
+
+use crate::body::{Pace, Paced};
+use crate::config::{ForwardedMode, Settings, UpstreamHost, UpstreamHttp, UpstreamSettings, UpstreamUrl};
+use crate::listen::Connection;
+use crate::tls::{self, Offer};
+
+pub(crate) use connect::Connector;
+pub(crate) use refuse::refuse;
+pub(crate) use via::Pseudonym;
+
+/// The body of an answer: the upstream's, or one of our own.
+pub(crate) type AnswerBody = Either<Paced<Incoming>, Body>;
+
+/// The protected service. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Upstream(Arc<Shared>);
+
+struct Shared {
+    client: Client<Connector, Body>,
+    url: UpstreamUrl,
+    /// What is sent as Host unless the client's is kept.
+    host: HeaderValue,
+    keeps_host: bool,
+    forwarded: ForwardedMode,
+    pseudonym: Pseudonym,
+    within: Duration,
+    pause_max: Duration,
+}
+
+impl Upstream {
+    pub(crate) fn new(settings: &Settings, pseudonym: Pseudonym) -> Result<Self, String> {
+        let upstream = &settings.upstream;
+        let host =
+            HeaderValue::try_from(upstream.url.authority.as_str()).map_err(|error| error.to_string())?;
+        Ok(Self(Arc::new(Shared {
+            client: client(
+                &upstream.url,
+                upstream.http,
+                upstream.ca.as_deref(),
+                upstream.connect_within,
+                upstream.idle,
+            )?,
+            url: upstream.url.clone(),
+            host,
+            keeps_host: upstream.host == UpstreamHost::Preserve && speaks_only_http1(upstream),
+            forwarded: settings.forwarded,
+            pseudonym,
+            within: upstream.within,
+            pause_max: upstream.pause_max,
+        })))
+    }
+
+    /// Whether this process has seen the request before.
+    pub(crate) fn has_seen(&self, request: &Request<impl Sized>) -> bool {
+        self.0.pseudonym.has_seen(request.headers())
+    }
+
+    /// Sends the request, once.
+    pub(crate) async fn send(&self, request: Request<Body>) -> Response<AnswerBody> {
+        let shared = &*self.0;
+        let request = match shared.prepare(request, None) {
+            Ok(request) => request,
+            Err(response) => return *response,
+        };
+        match tokio::time::timeout(shared.within, shared.client.request(request)).await {
+            Ok(Ok(response)) => shared.answer(response),
+            Ok(Err(error)) => no_answer(sent_nothing(&error), &error),
+            Err(_) => refuse::dispatch(Dispatch::TimedOut, "no answer began in time"),
+        }
+    }
+
+    /// Sends a request to switch to `protocol`. The answer still has its upgrade when it is 101.
+    pub(crate) async fn send_upgrade(
+        &self,
+        request: Request<Body>,
+        protocol: HeaderValue,
+    ) -> Result<Response<Incoming>, Box<Response<AnswerBody>>> {
+        let shared = &*self.0;
+        let request = shared.prepare(request, Some(protocol))?;
+        match tokio::time::timeout(shared.within, shared.client.request(request)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(Box::new(no_answer(sent_nothing(&error), &error))),
+            Err(_) => Err(Box::new(refuse::dispatch(Dispatch::TimedOut, "no answer began in time"))),
+        }
+    }
+
+    /// What a client may see of an answer.
+    pub(crate) fn answer(&self, response: Response<Incoming>) -> Response<AnswerBody> {
+        self.0.answer(response)
+    }
+}
+
+impl Shared {
+    /// The request as the upstream is to see it.
+    fn prepare(
+        &self,
+        request: Request<Body>,
+        upgrade: Option<HeaderValue>,
+    ) -> Result<Request<Body>, Box<Response<AnswerBody>>> {
+        let (mut parts, body) = request.into_parts();
+        let version = parts.version;
+        hop::strip_request(&mut parts.headers);
+        // ORDER: after the strip, so that a client cannot name these in `Connection` and have them removed.
+        if let Some(protocol) = upgrade {
+            parts.headers.insert(http::header::CONNECTION, HeaderValue::from_static("upgrade"));
+            parts.headers.insert(http::header::UPGRADE, protocol);
+        }
+        // HTTP/2 has no Host; the authority stands for it.
+        if !parts.headers.contains_key(HOST)
+            && let Some(authority) = parts.uri.authority()
+            && let Ok(host) = HeaderValue::try_from(authority.as_str())
+        {
+            parts.headers.insert(HOST, host);
+        }
+        if let Some(connection) = parts.extensions.remove::<Arc<Connection>>() {
+            via::forward(&mut parts.headers, self.forwarded, &connection);
+        }
+        self.pseudonym.sign(&mut parts.headers, version);
+        if !self.keeps_host || !parts.headers.contains_key(HOST) {
+            parts.headers.insert(HOST, self.host.clone());
+        }
+        parts.uri = self.target(parts.uri.path_and_query()).map_err(|_| {
+            Box::new(refuse(http::StatusCode::BAD_REQUEST, "the path is malformed").map(Either::Right))
+        })?;
+        parts.version = Version::HTTP_11;
+        // What only this process is to know stays here.
+        parts.extensions.clear();
+        Ok(Request::from_parts(parts, body))
+    }
+
+    fn target(&self, path: Option<&PathAndQuery>) -> Result<Uri, http::Error> {
+        let path = match path {
+            Some(path) if self.url.prefix.is_empty() => path.clone(),
+            Some(path) => PathAndQuery::try_from(format!("{}{path}", self.url.prefix))?,
+            None => PathAndQuery::from_static("/"),
+        };
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.url.scheme.clone());
+        parts.authority = Some(self.url.authority.clone());
+        parts.path_and_query = Some(path);
+        Ok(Uri::from_parts(parts)?)
+    }
+
+    fn answer(&self, response: Response<Incoming>) -> Response<AnswerBody> {
+        let (mut parts, body) = response.into_parts();
+        hop::strip_response(&mut parts.headers);
+        // Each hop has its own version.
+        parts.version = Version::HTTP_11;
+        parts.extensions.clear();
+        let pace = Pace { pause_max: self.pause_max, within: None };
+        Response::from_parts(parts, Either::Left(Paced::new(body, pace)))
+    }
+}
+
+impl tower::Service<Request<Body>> for Upstream {
+    type Response = Response<AnswerBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let upstream = self.clone();
+        Box::pin(async move { Ok(upstream.send(request).await) })
+    }
+}
+
+/// HTTP/2 names its authority, which is the upstream's; another Host beside it would be malformed.
+fn speaks_only_http1(upstream: &UpstreamSettings) -> bool {
+    match upstream.http {
+        UpstreamHttp::Auto => !upstream.url.is_https(),
+        UpstreamHttp::Http1 => true,
+        UpstreamHttp::Http2 => false,
+    }
+}
+
+/// A client of one service.
+pub(crate) fn client(
+    url: &UpstreamUrl,
+    version: UpstreamHttp,
+    ca: Option<&std::path::Path>,
+    connect_within: Duration,
+    idle: Duration,
+) -> Result<Client<Connector, Body>, String> {
+    let offer = match version {
+        UpstreamHttp::Auto => Offer::Both,
+        UpstreamHttp::Http1 => Offer::Http1,
+        UpstreamHttp::Http2 => Offer::Http2,
+    };
+    let tls =
+        if url.is_https() { Some(tls::client(ca, offer).map_err(|error| error.to_string())?) } else { None };
+    let connector = Connector::new(url, connect_within, tls)?;
+    Ok(Client::builder(TokioExecutor::new())
+        // A request that is sent again may run twice: whether to is decided by the record, never here.
+        .retry_canceled_requests(false)
+        .http2_only(version == UpstreamHttp::Http2)
+        .pool_idle_timeout(idle)
+        // Without a timer the pool never drops what is idle.
+        .pool_timer(TokioTimer::new())
+        .timer(TokioTimer::new())
+        .http2_keep_alive_interval(Duration::from_secs(20))
+        .build(connector))
+}
+
+/// Whether it is certain that no byte of the request left.
+fn sent_nothing(error: &Error) -> bool {
+    // hyper says "canceled" only of a request that it hands back unwritten (its `TrySendError` has the message then).
+    let is_unwritten = |error: &hyper::Error| error.is_canceled();
+    error.is_connect() || error.source().and_then(|source| source.downcast_ref()).is_some_and(is_unwritten)
+}
+
+fn no_answer(sent_nothing: bool, error: &Error) -> Response<AnswerBody> {
+    let dispatch = if sent_nothing { Dispatch::NothingSent } else { Dispatch::NoAnswer };
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    // The client is not told: addresses behind the sidecar are none of its business.
+    tracing::warn!(error = text, %dispatch, "no answer from the upstream");
+    refuse::dispatch(dispatch, "see the sidecar's log")
+}

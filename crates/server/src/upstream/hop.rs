@@ -1,0 +1,117 @@
+//! Header fields that belong to one hop and go no further (RFC 9110 §7.6.1).
+
+use http::HeaderMap;
+use http::header::{CONNECTION, EXPECT, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+
+/// Fields of a hop whether or not `Connection` names them.
+const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("proxy-authenticate"),
+    HeaderName::from_static("proxy-authorization"),
+    HeaderName::from_static("http2-settings"),
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// What we add is not a client's to strike out by naming it in `Connection`.
+const OURS: &str = "onlyonce-";
+
+/// Removes what was meant for us from a request.
+pub(crate) fn strip_request(headers: &mut HeaderMap) {
+    let takes_trailers = tokens(headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers"));
+    strip(headers);
+    // hyper has told the client to go on by itself.
+    headers.remove(EXPECT);
+    headers.remove(TE);
+    if takes_trailers {
+        headers.insert(TE, http::HeaderValue::from_static("trailers"));
+    }
+}
+
+/// Removes what was meant for us from an answer.
+pub(crate) fn strip_response(headers: &mut HeaderMap) {
+    strip(headers);
+    headers.remove(TE);
+}
+
+fn strip(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        let named: Vec<HeaderName> = tokens(headers, &CONNECTION)
+            .filter_map(|token| token.parse::<HeaderName>().ok())
+            .filter(|name| !name.as_str().starts_with(OURS) && *name != TRAILER)
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// The protocols that a request asks to switch to, if it really does.
+pub(crate) fn upgrade(headers: &HeaderMap) -> Option<http::HeaderValue> {
+    let is_asked = tokens(headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"));
+    let mut values = headers.get_all(UPGRADE).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) if is_asked => Some(value.clone()),
+        _ => None,
+    }
+}
+
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    headers
+        .get_all(name)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        fields
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), http::HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn fields_of_the_hop_and_those_it_names_go_no_further() {
+        let mut request = headers(&[
+            ("connection", "close, X-Foo"),
+            ("x-foo", "1"),
+            ("x-bar", "1"),
+            ("te", "gzip, trailers"),
+            ("upgrade", "h2c"),
+            ("expect", "100-continue"),
+            ("proxy-authorization", "x"),
+            ("keep-alive", "timeout=5"),
+        ]);
+        strip_request(&mut request);
+        assert_eq!(request, headers(&[("x-bar", "1"), ("te", "trailers")]));
+    }
+
+    #[test]
+    fn a_client_cannot_strike_out_what_we_add() {
+        let mut request = headers(&[("connection", "onlyonce-fence"), ("onlyonce-fence", "7")]);
+        strip_request(&mut request);
+        assert_eq!(request, headers(&[("onlyonce-fence", "7")]));
+    }
+
+    #[test]
+    fn an_upgrade_is_one_that_connection_names() {
+        assert!(upgrade(&headers(&[("connection", "Upgrade"), ("upgrade", "websocket")])).is_some());
+        assert!(
+            upgrade(&headers(&[("connection", "keep-alive, upgrade"), ("upgrade", "websocket")])).is_some()
+        );
+        assert!(upgrade(&headers(&[("upgrade", "websocket")])).is_none());
+        assert!(upgrade(&headers(&[("connection", "upgrade")])).is_none());
+    }
+}

@@ -1,0 +1,83 @@
+//! Protocol switches: through the sidecar where no key can be, and nowhere else.
+
+use crate::stage::Stage;
+
+const SWITCH: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
+                      Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_websocket_passes_bytes_both_ways() {
+    let stage = Stage::new().await;
+    let mut wire = stage.connect().await;
+    wire.write(SWITCH).await;
+    let answer = wire.answer().await.unwrap();
+    assert_eq!((answer.status, answer.header("upgrade")), (101, Some("websocket")), "{answer:?}");
+    assert_eq!(answer.header("connection"), Some("upgrade"));
+    // Not HTTP any more: bare line feeds and all.
+    for text in ["hello\n\n", "\0\u{1}GET / HTTP/1.1\n", "bye"] {
+        wire.write(text).await;
+        assert_eq!(wire.bytes(text.len()).await, text.as_bytes());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_outlives_idle_time_and_ends_with_the_sidecar() {
+    let mut stage = Stage::with(|flags| flags.proxy.idle_within = Some("100ms".parse().unwrap())).await;
+    let mut wire = stage.connect().await;
+    wire.write(SWITCH).await;
+    assert_eq!(wire.answer().await.unwrap().status, 101);
+    let mut idle = stage.connect().await;
+    idle.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    idle.answer().await.unwrap();
+    idle.rest().await;
+    wire.write("still here").await;
+    assert_eq!(wire.bytes(10).await, b"still here");
+    stage.begin_stop();
+    assert_eq!(wire.rest().await, "");
+    stage.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_can_carry_a_key_does_not_switch() {
+    let stage = Stage::new().await;
+    let answer = stage
+        .send(
+            "POST /pay HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+             Content-Length: 0\r\n\r\n",
+        )
+        .await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(!stage.application.last().headers.contains_key("upgrade"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h2c_is_not_a_way_past_the_sidecar() {
+    let stage = Stage::new().await;
+    let answer = stage.send(SWITCH.replace("websocket", "h2c")).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(!stage.application.last().headers.contains_key("upgrade"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_sent_before_the_switch_was_agreed_on_never_reach_the_upstream() {
+    // CVE-2026-2833: what follows the request is a request until the upstream has said 101.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (told, hears) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        let mut wire = crate::client::Wire::over(listener.accept().await.unwrap().0);
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.extend(wire.bytes(1).await);
+        }
+        wire.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno").await;
+        told.send(wire.rest().await).unwrap();
+    });
+    let stage = Stage::with(|flags| flags.proxy.upstream = Some(url)).await;
+    let mut wire = stage.connect().await;
+    wire.write(format!("{SWITCH}POST /smuggled HTTP/1.1\nHost: a\r\n\r\n")).await;
+    assert_eq!(wire.answer().await.unwrap().status, 200);
+    assert_eq!(wire.answer().await.unwrap().status, 400);
+    stage.stopped().await;
+    assert_eq!(hears.await.unwrap(), "");
+}
