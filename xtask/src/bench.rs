@@ -2,6 +2,7 @@
 
 mod core;
 mod embedded;
+mod http;
 
 use std::path::PathBuf;
 
@@ -24,6 +25,16 @@ pub(crate) enum Suite {
     /// cost of retention. Prints tables in Markdown; progress goes to stderr.
     #[command(after_help = "Example: cargo xtask bench embedded --records 200000 --seconds 2")]
     Embedded(embedded::Arguments),
+    /// Measure the sidecar beside nginx, and the layer in axum beside axum-idempotent: a quiet machine is needed.
+    ///
+    /// Requests a second, latency and processor time of a request under load from wrk: fresh keys, replays and requests
+    /// without a key. About ten minutes; prints tables in Markdown, the goals and the exact commands; progress goes to
+    /// stderr. Missing Debian packages (nginx, wrk) are installed with apt-get, which needs root; no service is started.
+    #[command(after_help = "\
+Examples:
+  cargo xtask bench http --quick
+  cargo xtask bench http --rounds 5 --seconds 10 --minutes 10")]
+    Http(http::Arguments),
 }
 
 /// Measures, and prints a table.
@@ -31,15 +42,21 @@ pub(crate) fn run(suite: &Suite) -> Result<()> {
     match suite {
         Suite::Core => core::run(),
         Suite::Embedded(arguments) => embedded::run(arguments),
+        Suite::Http(arguments) => http::run(arguments),
     }
 }
 
+/// Builds a program of `crates/bench`.
 fn build(workspace: &Workspace, binary: &str, features: &[&str]) -> Result<PathBuf> {
+    build_package(workspace, "crates/bench", binary, features)
+}
+
+fn build_package(workspace: &Workspace, folder: &str, binary: &str, features: &[&str]) -> Result<PathBuf> {
     let package = workspace
         .crates
         .iter()
-        .find(|package| package.folder == "crates/bench")
-        .ok_or("there is no crates/bench in this workspace")?;
+        .find(|package| package.folder == folder)
+        .ok_or_else(|| format!("there is no {folder} in this workspace"))?;
     let mut cargo = process::cargo(&workspace.root);
     cargo.args(["build", "--release", "--package", &package.name, "--bin", binary]);
     cargo.args(features.iter().flat_map(|feature| ["--features", feature]));

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use onlyonce_bench::figures::as_float;
+use onlyonce_bench::usage::Used;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
+use crate::Result;
 use crate::engine::Engine;
 use crate::pair::Pair;
-use crate::{Result, machine};
 
 /// Callers share two threads, as the requests of a server on a small machine do.
 pub(crate) const THREADS: usize = 2;
@@ -47,29 +49,6 @@ struct Window {
     end: Instant,
 }
 
-/// How much of the processors was used until now.
-#[derive(Debug, Clone, Copy)]
-struct Used {
-    at: Instant,
-    by_us: Duration,
-    by_all: Duration,
-}
-
-impl Used {
-    fn now(engine: &Arc<dyn Engine>) -> Result<Self> {
-        let by_us = machine::processor_time(engine.server())?;
-        Ok(Self { at: Instant::now(), by_us, by_all: machine::busy_time() })
-    }
-
-    /// What we used since `before`, and the share of all that others used.
-    fn since(self, before: Self) -> (Duration, f64) {
-        let by_us = self.by_us.saturating_sub(before.by_us);
-        let by_others = self.by_all.saturating_sub(before.by_all).saturating_sub(by_us);
-        let all = (self.at - before.at) * machine::processors();
-        (by_us, by_others.as_secs_f64() / all.as_secs_f64())
-    }
-}
-
 /// What one caller did.
 #[derive(Debug, Default)]
 struct Tally {
@@ -86,8 +65,8 @@ pub(crate) async fn measure(
     window: Duration,
     numbers: &Arc<AtomicU64>,
 ) -> Result<Level> {
-    let before = Used::now(engine)?;
-    let start = before.at + WARM_UP.min(window);
+    let before = Used::now(engine.server())?;
+    let start = Instant::now() + WARM_UP.min(window);
     let times = Window { start, end: start + window };
     let mut tasks = JoinSet::new();
     for _ in 0..callers {
@@ -101,13 +80,13 @@ pub(crate) async fn measure(
         total.claims.extend(tally.claims);
         total.completes.extend(tally.completes);
     }
-    let (used, foreign) = Used::now(engine)?.since(before);
+    let usage = Used::now(engine.server())?.since(before);
     Ok(Level {
         callers,
         pairs: total.pairs,
         pairs_per_second: as_float(total.measured) / window.as_secs_f64(),
-        processor_micros: used.as_secs_f64() * 1e6 / as_float(total.pairs.max(1)),
-        foreign,
+        processor_micros: usage.by_us.as_secs_f64() * 1e6 / as_float(total.pairs.max(1)),
+        foreign: usage.foreign,
         claim: Latency::of(total.claims),
         complete: Latency::of(total.completes),
     })
@@ -136,11 +115,6 @@ async fn call(engine: Arc<dyn Engine>, numbers: Arc<AtomicU64>, times: Window) -
 
 fn micros(took: Duration) -> u32 {
     u32::try_from(took.as_micros()).unwrap_or(u32::MAX)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-pub(crate) fn as_float(count: u64) -> f64 {
-    count as f64
 }
 
 impl Latency {

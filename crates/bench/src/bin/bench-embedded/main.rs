@@ -9,7 +9,6 @@ mod arguments;
 mod callers;
 mod engine;
 mod goals;
-mod machine;
 mod pair;
 mod retention;
 mod run;
@@ -17,15 +16,12 @@ mod table;
 mod task;
 mod worker;
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+pub(crate) use onlyonce_bench::Result;
 
 use arguments::{Arguments, Command};
-
-/// The erased error of a terminal program, which crosses threads: it is printed, never matched on.
-pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();

@@ -7,15 +7,16 @@ mod workplace;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+
+use onlyonce_bench::machine;
+use onlyonce_bench::workplace::Workplace;
 
 pub(crate) use results::{Recovery, Results, Retained, Space};
 
-use self::workplace::Workplace;
 use crate::arguments::Arguments;
 use crate::engine::Kind;
 use crate::task::{Kept, Loaded, Measure, Opened, Task};
-use crate::{Result, machine, table};
+use crate::{Result, table};
 
 /// The numbers of pairs of different rounds are so far apart.
 const ROUND: u64 = 1 << 40;
@@ -30,7 +31,9 @@ const RETENTION_WINDOWS: u32 = 3;
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let engines = distinct(&arguments.engines);
     let workplace = Workplace::take(&arguments.folder)?;
-    workplace.check(arguments.any_disk, engines.len(), arguments.records())?;
+    if !arguments.any_disk {
+        workplace::check(&workplace, engines.len(), arguments.records())?;
+    }
     let mut run = Run {
         arguments,
         workplace: &workplace,
@@ -95,7 +98,7 @@ impl Run<'_> {
     }
 
     fn baseline(&mut self, kind: Kind) -> Result<()> {
-        let folder = self.workplace.folder(kind, "base")?;
+        let folder = workplace::folder(self.workplace, kind, "base")?;
         let opened = self.opened(kind, &folder, Vec::new(), 0)?;
         let disk_bytes = machine::disk_bytes(&folder)?;
         self.results.base.insert(kind, Space { disk_bytes, opened });
@@ -103,7 +106,7 @@ impl Run<'_> {
     }
 
     fn measure_empty(&mut self, kind: Kind, round: u32) -> Result<()> {
-        let folder = self.workplace.folder(kind, &format!("empty-{round}"))?;
+        let folder = workplace::folder(self.workplace, kind, &format!("empty-{round}"))?;
         let opened: Opened = workplace::ask(&Task::Measure(Measure {
             reopen: true,
             ..self.measure(kind, &folder, self.arguments.callers.clone(), 0)
@@ -113,7 +116,7 @@ impl Run<'_> {
     }
 
     fn load(&mut self, kind: Kind) -> Result<()> {
-        let folder = self.workplace.folder(kind, "loaded")?;
+        let folder = workplace::folder(self.workplace, kind, "loaded")?;
         let records = self.arguments.records();
         let loaded: Loaded = workplace::ask(&Task::Load { kind, folder: folder.clone(), records })?;
         machine::write_back()?;
@@ -124,7 +127,7 @@ impl Run<'_> {
     }
 
     fn measure_loaded(&mut self, kind: Kind, round: u32) -> Result<()> {
-        let folder = self.workplace.path(kind, "loaded");
+        let folder = workplace::path(self.workplace, kind, "loaded");
         machine::read_pages(&folder)?;
         let opened: Opened = workplace::ask(&Task::Measure(Measure {
             first: ROUND * u64::from(round + 1),
@@ -137,7 +140,7 @@ impl Run<'_> {
 
     /// Opens the loaded store without anything in memory, again with everything, and after its process was killed.
     fn recover(&mut self, kind: Kind) -> Result<()> {
-        let folder = self.workplace.path(kind, "loaded");
+        let folder = workplace::path(self.workplace, kind, "loaded");
         let stored = self.stored(kind);
         machine::forget_pages(&folder)?;
         let cold = self.opened(kind, &folder, Vec::new(), stored)?;
@@ -159,7 +162,7 @@ impl Run<'_> {
         for round in 0..RETENTION_ROUNDS {
             // First one, then the other; then the other way round.
             for expire in [round % 2 == 0, round % 2 == 1] {
-                let folder = self.workplace.folder(kind, "retention")?;
+                let folder = workplace::folder(self.workplace, kind, "retention")?;
                 machine::write_back()?;
                 let window = self.arguments.window() * RETENTION_WINDOWS;
                 let task = Task::Retain { folder: folder.clone(), callers: CALLERS, window, expire };
@@ -194,39 +197,5 @@ impl Run<'_> {
             first: 0,
             reopen: false,
         }
-    }
-}
-
-/// The middle one.
-pub(crate) fn median<T: Copy + PartialOrd>(values: impl IntoIterator<Item = T>) -> Option<T> {
-    let mut values: Vec<_> = values.into_iter().collect();
-    values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
-    values.get(values.len().saturating_sub(1) / 2).copied()
-}
-
-/// In whole and tenths of seconds, or in milliseconds when it is shorter.
-pub(crate) fn readable(time: Duration) -> String {
-    if time >= Duration::from_secs(1) {
-        format!("{:.1} s", time.as_secs_f64())
-    } else {
-        format!("{:.0} ms", time.as_secs_f64() * 1000.0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_the_middle_one() {
-        assert_eq!(median([3, 1, 2]), Some(2));
-        assert_eq!(median([4, 1]), Some(1));
-        assert_eq!(median(Vec::<u8>::new()), None);
-    }
-
-    #[test]
-    fn times_are_readable() {
-        assert_eq!(readable(Duration::from_millis(1250)), "1.2 s");
-        assert_eq!(readable(Duration::from_millis(7)), "7 ms");
     }
 }

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use onlyonce_bench::figures::{median, readable, rounded, thousands};
+use onlyonce_bench::machine;
+
 use crate::callers::{Latency, Level, THREADS};
 use crate::engine::Kind;
-use crate::run::{Recovery, Results, Retained, median, readable};
+use crate::goals;
+use crate::run::{Recovery, Results, Retained};
 use crate::task::{Kept, Opened};
-use crate::{goals, machine};
 
 type Rounds = BTreeMap<Kind, Vec<Opened>>;
 
@@ -169,36 +172,9 @@ fn retention(retained: &Retained) -> String {
     table
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "rates are small and not negative"
-)]
-fn rounded(rate: f64) -> String {
-    thousands(rate.round() as u64)
-}
-
-/// With a comma between groups of three digits.
-pub(crate) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!(["7", "1,000", "10,000,000"].map(str::to_owned), [7, 1000, 10_000_000].map(thousands));
-    }
 
     #[test]
     fn the_median_of_the_rounds_is_shown() {

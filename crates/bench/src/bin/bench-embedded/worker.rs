@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use onlyonce_bench::machine;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
 use crate::engine::{Engine, Kind, Purpose};
 use crate::pair::Pair;
 use crate::task::{Loaded, Measure, Opened, Task};
-use crate::{Result, callers, machine, retention};
+use crate::{Result, callers, retention};
 
 /// How many batches are loaded at a time.
 const LOADS: usize = 4;
@@ -82,7 +83,7 @@ async fn measure(task: &Measure) -> Result<Opened> {
     let engine = task.kind.open(&task.folder, Purpose::Measure).await?;
     let mut opened = Opened {
         open: begun.elapsed(),
-        memory_bytes: machine::memory_bytes(engine.server())?,
+        memory_bytes: machine::memory_bytes(engine.server().unwrap_or_else(std::process::id))?,
         own_bytes: engine.own_memory(),
         records: engine.count().await?,
         levels: Vec::new(),

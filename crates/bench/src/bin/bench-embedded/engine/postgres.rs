@@ -7,12 +7,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use onlyonce_bench::machine;
 use tokio_postgres::{Client, NoTls, Statement};
 
 use super::server::{self, PAUSE, Server, User};
 use super::{Asked, Engine, Purpose};
+use crate::Result;
 use crate::pair::{FINGERPRINT, Key, OUTCOME_BYTES, Pair};
-use crate::{Result, machine};
 
 /// More of them group more syncs, until the processes get in each other's way. Statements on one are pipelined.
 const CONNECTIONS: usize = 32;

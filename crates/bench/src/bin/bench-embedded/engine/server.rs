@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{Result, machine};
+use onlyonce_bench::machine;
+
+use crate::Result;
 
 /// How long a server may take to stop before it is killed.
 const STOP_MAX: Duration = Duration::from_mins(2);

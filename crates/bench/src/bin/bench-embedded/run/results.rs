@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::median;
+use onlyonce_bench::figures::{as_float, median};
+use onlyonce_bench::machine;
+
 use crate::arguments::Arguments;
-use crate::callers::as_float;
 use crate::engine::Kind;
-use crate::machine;
 use crate::task::{Kept, Loaded, Opened};
 
 /// What a store takes on the disk, and in memory when it was opened.

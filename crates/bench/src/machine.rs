@@ -13,9 +13,12 @@ use crate::Result;
 const BLOCK_BYTES: u64 = 512;
 /// The unit in which Linux tells processor times.
 const TICK: Duration = Duration::from_millis(10);
+/// Where a process's own times are among the fields of `stat`, as proc(5) counts them, and those of its ended children.
+const OWN: usize = 14;
+const ENDED: usize = 16;
 
 /// What `command` prints. Anything but success is an error with what it complained about.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output =
         command.stdin(Stdio::null()).output().map_err(|error| format!("starting {name}: {error}"))?;
@@ -27,7 +30,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// The kind of file system that `folder` is on, and how many bytes are free there.
-pub(crate) fn file_system(folder: &Path) -> Result<(String, u64)> {
+pub fn file_system(folder: &Path) -> Result<(String, u64)> {
     let table = output(Command::new("df").args(["--block-size=1", "--output=fstype,avail"]).arg(folder))?;
     let mut words = table.lines().nth(1).unwrap_or_default().split_whitespace();
     match (words.next(), words.next().map(str::parse)) {
@@ -37,13 +40,13 @@ pub(crate) fn file_system(folder: &Path) -> Result<(String, u64)> {
 }
 
 /// Writes back everything, so that no engine waits for what another one left.
-pub(crate) fn write_back() -> Result<()> {
+pub fn write_back() -> Result<()> {
     output(&mut Command::new("sync"))?;
     Ok(())
 }
 
 /// Takes the pages of all files in `folder` out of memory, as if the machine had just been started.
-pub(crate) fn forget_pages(folder: &Path) -> Result<()> {
+pub fn forget_pages(folder: &Path) -> Result<()> {
     write_back()?;
     for file in files(folder)? {
         let input = format!("if={}", file.display());
@@ -53,7 +56,7 @@ pub(crate) fn forget_pages(folder: &Path) -> Result<()> {
 }
 
 /// Reads all files in `folder` once, so that no engine pays for those that were there before it.
-pub(crate) fn read_pages(folder: &Path) -> Result<()> {
+pub fn read_pages(folder: &Path) -> Result<()> {
     for file in files(folder)? {
         io::copy(&mut fs::File::open(file)?, &mut io::sink())?;
     }
@@ -61,7 +64,7 @@ pub(crate) fn read_pages(folder: &Path) -> Result<()> {
 }
 
 /// How much of the disk the files in `folder` take, without `PostgreSQL`'s log, which is not where records stay.
-pub(crate) fn disk_bytes(folder: &Path) -> Result<u64> {
+pub fn disk_bytes(folder: &Path) -> Result<u64> {
     let stays = |file: &PathBuf| !file.iter().any(|part| part == "pg_wal");
     let sizes = files(folder)?.into_iter().filter(stays).map(fs::metadata);
     let mut bytes = 0;
@@ -88,24 +91,28 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The memory of the process `server` and its children, or of this process: what it shares counts in part.
-pub(crate) fn memory_bytes(server: Option<u32>) -> Result<u64> {
+/// The memory of a process and its children: what they share with others counts in part.
+pub fn memory_bytes(process: u32) -> Result<u64> {
     let mut bytes = 0;
-    for rollup in told(server.unwrap_or_else(std::process::id), "smaps_rollup")? {
+    for rollup in told(process, "smaps_rollup")? {
         bytes += proportional(&rollup).ok_or("no Pss in smaps_rollup")?;
     }
     Ok(bytes)
 }
 
-/// The processor time that this process and the process `server` with its children have used.
-pub(crate) fn processor_time(server: Option<u32>) -> Result<Duration> {
+/// The processor time that a process and its children, those that still run, have used.
+pub fn processor_time(process: u32) -> Result<Duration> {
     let mut ticks = 0;
-    for process in std::iter::once(std::process::id()).chain(server) {
-        for stat in told(process, "stat")? {
-            ticks += ticks_in(&stat).ok_or("no times in stat")?;
-        }
+    for stat in told(process, "stat")? {
+        ticks += ticks_in(&stat, OWN).ok_or("no times in stat")?;
     }
     Ok(TICK * ticks)
+}
+
+/// The processor time that this process has used, with that of children which have ended and were waited for.
+pub fn own_time() -> Result<Duration> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    Ok(TICK * (ticks_in(&stat, OWN).ok_or("no times in stat")? + ticks_in(&stat, ENDED).ok_or("no times")?))
 }
 
 /// What `/proc` tells in `file` about a process and its children.
@@ -119,9 +126,9 @@ fn told(process: u32, file: &str) -> Result<Vec<String>> {
     Ok(told)
 }
 
-/// The ticks in user mode and in the kernel: the 14th and 15th field, of which the second may hold blanks.
-fn ticks_in(stat: &str) -> Option<u32> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+/// The ticks in user mode and in the kernel, from the field `first` on. The second field may hold blanks.
+fn ticks_in(stat: &str, first: usize) -> Option<u32> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(first - 3);
     Some(fields.next()?.parse::<u32>().ok()? + fields.next()?.parse::<u32>().ok()?)
 }
 
@@ -131,13 +138,13 @@ fn proportional(rollup: &str) -> Option<u64> {
 }
 
 /// How many processes waited for a processor on average in the last minute, as text.
-pub(crate) fn load() -> String {
+pub fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split_whitespace().next().unwrap_or("unknown").to_owned()
 }
 
 /// The processor time that everybody has used since the machine started, with what its host took away.
-pub(crate) fn busy_time() -> Duration {
+pub fn busy_time() -> Duration {
     TICK * busy_in(&fs::read_to_string("/proc/stat").unwrap_or_default())
 }
 
@@ -149,7 +156,7 @@ fn busy_in(stat: &str) -> u32 {
 }
 
 /// How many processors there are.
-pub(crate) fn processors() -> u32 {
+pub fn processors() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
 }
 
@@ -162,9 +169,11 @@ mod tests {
         assert_eq!(proportional("00-ff ---p [rollup]\nRss: 9 kB\nPss:     7 kB\n"), Some(7 * 1024));
         assert_eq!(proportional("Rss: 9 kB\n"), None);
         assert_eq!(busy_in("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1\n"), 1 + 2 + 3 + 6 + 7 + 8);
-        assert_eq!(ticks_in("7 (a (b) c) S 1 7 7 0 -1 4 1 2 3 4 50 60 0 0 20 0"), Some(110));
-        assert!(memory_bytes(None).unwrap() > 0);
-        processor_time(None).unwrap();
+        let stat = "7 (a (b) c) S 1 7 7 0 -1 4 1 2 3 4 50 60 7 8 20 0";
+        assert_eq!((ticks_in(stat, OWN), ticks_in(stat, ENDED)), (Some(110), Some(15)));
+        assert!(memory_bytes(std::process::id()).unwrap() > 0);
+        processor_time(std::process::id()).unwrap();
+        own_time().unwrap();
     }
 
     #[test]

@@ -1,0 +1,151 @@
+//! What the sidecar and the layer must reach, and whether they did.
+
+use std::fmt::Write as _;
+
+use onlyonce_bench::figures::median;
+
+use crate::run::{LAYER_CONNECTIONS, Results};
+use crate::subject::Subject;
+use crate::table::{is_sound, of, ratios};
+use crate::wrk::Mode;
+
+/// A goal, what was measured, and whether that is enough.
+#[derive(Debug, PartialEq)]
+struct Goal {
+    name: String,
+    measured: String,
+    met: bool,
+}
+
+/// What is compared with nginx.
+#[derive(Debug, Clone, Copy)]
+enum Times {
+    /// Requests per second, at least.
+    Rate(f64),
+    /// Processor time of a request, at most.
+    Processor(f64),
+}
+
+/// Mode, subject, connections (`None`: all that were measured), and how many times nginx's.
+const BESIDE_NGINX: [(Mode, Subject, Option<u32>, Times); 12] = [
+    (Mode::Plain, Subject::Memory, None, Times::Rate(1.0)),
+    (Mode::Plain, Subject::Embedded, None, Times::Rate(1.0)),
+    (Mode::Replay, Subject::Memory, None, Times::Rate(1.3)),
+    (Mode::Replay, Subject::Memory, None, Times::Processor(1.0)),
+    (Mode::Replay, Subject::Embedded, None, Times::Rate(1.3)),
+    (Mode::Replay, Subject::Embedded, None, Times::Processor(1.0)),
+    (Mode::Fresh, Subject::Memory, None, Times::Rate(0.75)),
+    (Mode::Fresh, Subject::Memory, None, Times::Processor(2.0)),
+    (Mode::Fresh, Subject::Embedded, Some(64), Times::Rate(0.5)),
+    (Mode::Fresh, Subject::Embedded, Some(256), Times::Rate(0.7)),
+    (Mode::Fresh, Subject::Embedded, Some(64), Times::Processor(2.0)),
+    (Mode::Fresh, Subject::Embedded, Some(256), Times::Processor(2.0)),
+];
+/// Processor time of a request with the layer, at most.
+const LAYER_MICROS: [(Mode, f64); 2] = [(Mode::Fresh, 25.0), (Mode::Replay, 20.0)];
+/// How long memory must stay flat.
+const FLAT_MINUTES: u32 = 10;
+
+/// The goals as a table; nothing when nothing was measured.
+pub(crate) fn table(results: &Results) -> String {
+    let mut goals = beside_nginx(results);
+    goals.extend(LAYER_MICROS.iter().filter_map(|(mode, most)| layer(results, *mode, *most)));
+    goals.extend(flat(results));
+    if goals.is_empty() {
+        return String::new();
+    }
+    let mut table = String::from("\n**Goals**\n\n| goal | measured | met |\n|---|---:|---|\n");
+    for Goal { name, measured, met } in goals {
+        let _ = writeln!(table, "| {name} | {measured} | {} |", if met { "yes" } else { "**NOT met**" });
+    }
+    table
+}
+
+fn beside_nginx(results: &Results) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    for (mode, subject, only, times) in BESIDE_NGINX {
+        let mut levels: Vec<_> = results.measurements.iter().map(|measured| measured.connections).collect();
+        levels.sort_unstable();
+        levels.dedup();
+        for connections in levels.into_iter().filter(|level| only.is_none_or(|only| only == *level)) {
+            let (what, limit, goal) = match times {
+                Times::Rate(least) => ("requests/s", "at least", least),
+                Times::Processor(most) => ("CPU a request", "at most", most),
+            };
+            let ratio = match times {
+                Times::Rate(_) => ratios(results, subject, mode, connections, |one| one.requests_per_second),
+                Times::Processor(_) => {
+                    ratios(results, subject, mode, connections, |one| one.processor_micros)
+                }
+            };
+            let Some(measured) = median(ratio) else { continue };
+            let reached = match times {
+                Times::Rate(least) => measured >= least,
+                Times::Processor(most) => measured <= most,
+            };
+            let sound = is_sound(results, subject, mode, connections);
+            goals.push(Goal {
+                name: format!(
+                    "{}, {}, {connections} connections: {what} {limit} {goal:?} × nginx",
+                    subject.name(),
+                    mode.name()
+                ),
+                measured: format!("{measured:.2} ×{}", if sound { "" } else { " (BROKEN)" }),
+                met: reached && sound,
+            });
+        }
+    }
+    goals
+}
+
+fn layer(results: &Results, mode: Mode, most: f64) -> Option<Goal> {
+    let rounds = of(results, Subject::Layered, mode, LAYER_CONNECTIONS);
+    let micros = median(rounds.iter().map(|one| one.processor_micros))?;
+    let sound = is_sound(results, Subject::Layered, mode, LAYER_CONNECTIONS);
+    Some(Goal {
+        name: format!("layer in axum, {}: CPU a request at most {most} µs", mode.name()),
+        measured: format!("{micros:.1} µs{}", if sound { "" } else { " (BROKEN)" }),
+        met: micros <= most && sound,
+    })
+}
+
+fn flat(results: &Results) -> impl Iterator<Item = Goal> {
+    results.watched.iter().map(|watched| {
+        let long_enough = watched.minutes >= FLAT_MINUTES;
+        let short = if long_enough { "" } else { ", but not for long enough" };
+        Goal {
+            name: format!("{}: memory flat over {FLAT_MINUTES} minutes of load", watched.subject.name()),
+            measured: format!("{:.2} × in {} min{short}", watched.growth(), watched.minutes),
+            met: watched.is_flat() && long_enough && watched.faults.is_empty(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::sample;
+
+    fn goal(results: &Results, name: &str) -> Goal {
+        beside_nginx(results).into_iter().find(|goal| goal.name == name).expect(name)
+    }
+
+    #[test]
+    fn a_goal_is_met_from_its_figure_on_and_never_by_broken_figures() {
+        let name = "onlyonce, memory:, fresh keys, 64 connections: requests/s at least 0.75 × nginx";
+        let rows = |ours, fault: &[&str]| {
+            sample(&[(Subject::Nginx, 1000.0, 10.0, &[]), (Subject::Memory, ours, 20.0, fault)])
+        };
+        assert!(goal(&rows(750.0, &[]), name).met);
+        assert!(!goal(&rows(749.0, &[]), name).met);
+        let broken = goal(&rows(9000.0, &["refused"]), name);
+        assert!(!broken.met && broken.measured.contains("BROKEN"), "{broken:?}");
+        let cpu = "onlyonce, memory:, fresh keys, 64 connections: CPU a request at most 2.0 × nginx";
+        assert!(goal(&rows(1.0, &[]), cpu).met);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_no_goal() {
+        assert_eq!(beside_nginx(&sample(&[(Subject::Memory, 1.0, 1.0, &[])])), []);
+    }
+}
