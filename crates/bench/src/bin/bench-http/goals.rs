@@ -1,10 +1,11 @@
 //! What the sidecar and the layer must reach, and whether they did.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use onlyonce_bench::figures::median;
 
-use crate::run::{LAYER_CONNECTIONS, Results};
+use crate::measure::Measurement;
+use crate::run::{FOREIGN_MAX, LAYER_CONNECTIONS, Results};
 use crate::subject::Subject;
 use crate::table::{is_sound, of, ratios};
 use crate::wrk::Mode;
@@ -14,7 +15,38 @@ use crate::wrk::Mode;
 struct Goal {
     name: String,
     measured: String,
-    met: bool,
+    verdict: Verdict,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Verdict {
+    Met,
+    NotMet,
+    /// nginx used only this share of its processor: something else was the limit, and then all are equally fast.
+    Undecided(f64),
+    /// Others used this share of the processors while one of the two was measured.
+    Disturbed(f64),
+}
+
+impl Verdict {
+    fn of(met: bool) -> Self {
+        if met { Self::Met } else { Self::NotMet }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Met => f.write_str("yes"),
+            Self::NotMet => f.write_str("**NOT met**"),
+            Self::Undecided(busy) => {
+                write!(f, "**UNDECIDED**: nginx was only {:.0} % busy, so it was not the limit", busy * 100.0)
+            }
+            Self::Disturbed(foreign) => {
+                write!(f, "**UNDECIDED**: others used {:.0} % of the processors", foreign * 100.0)
+            }
+        }
+    }
 }
 
 /// What is compared with nginx.
@@ -43,6 +75,8 @@ const BESIDE_NGINX: [(Mode, Subject, Option<u32>, Times); 12] = [
 ];
 /// Processor time of a request with the layer, at most.
 const LAYER_MICROS: [(Mode, f64); 2] = [(Mode::Fresh, 25.0), (Mode::Replay, 20.0)];
+/// A rate beside nginx means something when nginx itself was the limit of its own.
+const BUSY_MIN: f64 = 0.85;
 /// How long memory must stay flat.
 const FLAT_MINUTES: u32 = 10;
 
@@ -55,8 +89,8 @@ pub(crate) fn table(results: &Results) -> String {
         return String::new();
     }
     let mut table = String::from("\n**Goals**\n\n| goal | measured | met |\n|---|---:|---|\n");
-    for Goal { name, measured, met } in goals {
-        let _ = writeln!(table, "| {name} | {measured} | {} |", if met { "yes" } else { "**NOT met**" });
+    for Goal { name, measured, verdict } in goals {
+        let _ = writeln!(table, "| {name} | {measured} | {verdict} |");
     }
     table
 }
@@ -84,6 +118,17 @@ fn beside_nginx(results: &Results) -> Vec<Goal> {
                 Times::Processor(most) => measured <= most,
             };
             let sound = is_sound(results, subject, mode, connections);
+            let middle = |subject, figure: fn(&Measurement) -> f64| {
+                let rounds = of(results, subject, mode, connections);
+                median(rounds.into_iter().map(figure)).unwrap_or_default()
+            };
+            let foreign = middle(subject, |one| one.foreign).max(middle(Subject::Nginx, |one| one.foreign));
+            let busy = middle(Subject::Nginx, |one| one.busy);
+            let verdict = match times {
+                Times::Rate(_) if sound && foreign > FOREIGN_MAX => Verdict::Disturbed(foreign),
+                Times::Rate(_) if sound && busy < BUSY_MIN => Verdict::Undecided(busy),
+                _ => Verdict::of(reached && sound),
+            };
             goals.push(Goal {
                 name: format!(
                     "{}, {}, {connections} connections: {what} {limit} {goal:?} × nginx",
@@ -91,7 +136,7 @@ fn beside_nginx(results: &Results) -> Vec<Goal> {
                     mode.name()
                 ),
                 measured: format!("{measured:.2} ×{}", if sound { "" } else { " (BROKEN)" }),
-                met: reached && sound,
+                verdict,
             });
         }
     }
@@ -105,7 +150,7 @@ fn layer(results: &Results, mode: Mode, most: f64) -> Option<Goal> {
     Some(Goal {
         name: format!("layer in axum, {}: CPU a request at most {most} µs", mode.name()),
         measured: format!("{micros:.1} µs{}", if sound { "" } else { " (BROKEN)" }),
-        met: micros <= most && sound,
+        verdict: Verdict::of(micros <= most && sound),
     })
 }
 
@@ -116,7 +161,7 @@ fn flat(results: &Results) -> impl Iterator<Item = Goal> {
         Goal {
             name: format!("{}: memory flat over {FLAT_MINUTES} minutes of load", watched.subject.name()),
             measured: format!("{:.2} × in {} min{short}", watched.growth(), watched.minutes),
-            met: watched.is_flat() && long_enough && watched.faults.is_empty(),
+            verdict: Verdict::of(watched.is_flat() && long_enough && watched.faults.is_empty()),
         }
     })
 }
@@ -136,12 +181,19 @@ mod tests {
         let rows = |ours, fault: &[&str]| {
             sample(&[(Subject::Nginx, 1000.0, 10.0, &[]), (Subject::Memory, ours, 20.0, fault)])
         };
-        assert!(goal(&rows(750.0, &[]), name).met);
-        assert!(!goal(&rows(749.0, &[]), name).met);
+        assert_eq!(goal(&rows(750.0, &[]), name).verdict, Verdict::Met);
+        assert_eq!(goal(&rows(749.0, &[]), name).verdict, Verdict::NotMet);
         let broken = goal(&rows(9000.0, &["refused"]), name);
-        assert!(!broken.met && broken.measured.contains("BROKEN"), "{broken:?}");
+        assert!(broken.verdict == Verdict::NotMet && broken.measured.contains("BROKEN"), "{broken:?}");
         let cpu = "onlyonce, memory:, fresh keys, 64 connections: CPU a request at most 2.0 × nginx";
-        assert!(goal(&rows(1.0, &[]), cpu).met);
+        assert_eq!(goal(&rows(1.0, &[]), cpu).verdict, Verdict::Met);
+        let mut starved = rows(9000.0, &[]);
+        starved.measurements[0].busy = 0.4;
+        assert_eq!(goal(&starved, name).verdict, Verdict::Undecided(0.4), "the load was the limit");
+        let mut disturbed = rows(1.0, &[]);
+        disturbed.measurements[1].foreign = 0.4;
+        assert_eq!(goal(&disturbed, name).verdict, Verdict::Disturbed(0.4), "others were");
+        assert_eq!(goal(&starved, cpu).verdict, Verdict::Met, "processor time does not depend on it");
     }
 
     #[test]
