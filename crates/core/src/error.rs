@@ -45,12 +45,8 @@ impl Error for HexError {}
 pub struct MisuseError(&'static str);
 
 impl MisuseError {
-    pub(crate) const fn new(reason: &'static str) -> Self {
-        Self(reason)
-    }
-
-    /// For stores and doors that have values of their own to refuse.
-    pub const fn out_of_range(reason: &'static str) -> Self {
+    /// Also for stores and doors that have values of their own to refuse.
+    pub const fn new(reason: &'static str) -> Self {
         Self(reason)
     }
 }

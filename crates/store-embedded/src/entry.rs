@@ -133,18 +133,20 @@ pub(crate) fn read(source: &impl Source, home: Home, offset: usize) -> io::Resul
 
 /// Whose entry lies at `offset`, read or guessed from its head. `None` when that cannot be known.
 pub(crate) fn id_at(source: &impl Source, home: Home, offset: usize) -> io::Result<Option<RecordId>> {
+    let head = match head_at(source, home, offset)? {
+        Some(Head::Finish { base, .. }) if base < offset => head_at(source, home, base)?,
+        head => head,
+    };
+    Ok(match head {
+        Some(Head::Whole { id, .. } | Head::Grant { id, .. }) => Some(id),
+        _ => None,
+    })
+}
+
+/// The head at `offset`, read or guessed.
+fn head_at(source: &impl Source, home: Home, offset: usize) -> io::Result<Option<Head>> {
     let first = source.at(offset, FIRST_READ)?;
-    match Head::read(&first, home, offset).or_else(|| repair(&first, home, offset)) {
-        Some(Head::Whole { id, .. } | Head::Grant { id, .. }) => Ok(Some(id)),
-        Some(Head::Finish { base, .. }) if base < offset => {
-            let first = source.at(base, FIRST_READ)?;
-            match Head::read(&first, home, base).or_else(|| repair(&first, home, base)) {
-                Some(Head::Whole { id, .. } | Head::Grant { id, .. }) => Ok(Some(id)),
-                _ => Ok(None),
-            }
-        }
-        _ => Ok(None),
-    }
+    Ok(Head::read(&first, home, offset).or_else(|| repair(&first, home, offset)))
 }
 
 type Base = (RecordId, Result<Record, StoreError>);

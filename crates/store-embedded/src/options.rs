@@ -45,13 +45,13 @@ impl Options {
     /// Refuses what cannot work.
     pub(crate) const fn check(&self) -> Result<(), MisuseError> {
         if self.segment_bytes_max < 4096 || self.segment_bytes_max > 1 << 30 {
-            return Err(MisuseError::out_of_range("segment_bytes_max is not between 4 KiB and 1 GiB"));
+            return Err(MisuseError::new("segment_bytes_max is not between 4 KiB and 1 GiB"));
         }
         if self.memory_bytes_max < 1 << 20 {
-            return Err(MisuseError::out_of_range("memory_bytes_max is less than 1 MiB"));
+            return Err(MisuseError::new("memory_bytes_max is less than 1 MiB"));
         }
         if self.reserve_bytes > 1 << 30 {
-            return Err(MisuseError::out_of_range("reserve_bytes is more than 1 GiB"));
+            return Err(MisuseError::new("reserve_bytes is more than 1 GiB"));
         }
         Ok(())
     }
