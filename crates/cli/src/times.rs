@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jiff::{Span, SpanRelativeTo};
 use onlyonce::clock::{Clock as _, SystemClock, Timestamp};
+use onlyonce_http::rules::Span;
 
 /// 9999-12-30T22:00:00Z, in seconds: the last time that can be shown again.
 const SECONDS_MAX: u64 = 253_402_207_200;
@@ -32,12 +32,7 @@ pub(crate) fn parse_at(text: &str) -> Result<Timestamp, String> {
 
 /// Reads a duration: `30s`, `10m`, `1h30m`, `1d`. A day is 24 hours; months and years have no fixed length.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let span: Span =
-        text.parse().map_err(|error| format!("not a duration such as 30s, 10m, 1h or 1d: {error}"))?;
-    let duration = span
-        .to_duration(SpanRelativeTo::days_are_24_hours())
-        .map_err(|_| "months and years have no fixed length: use days".to_owned())?;
-    Duration::try_from(duration).map_err(|_| "a duration is not negative".to_owned())
+    text.parse::<Span>().map(Span::get).map_err(|error| error.to_string())
 }
 
 /// A time as RFC 3339; as a bare number of milliseconds where that ends (the year 9999).

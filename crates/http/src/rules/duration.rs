@@ -34,7 +34,7 @@ impl FromStr for Span {
         let span: jiff::Span = text.parse().map_err(|error: jiff::Error| wrong(&error.to_string()))?;
         let signed = span
             .to_duration(jiff::SpanRelativeTo::days_are_24_hours())
-            .map_err(|error| wrong(&error.to_string()))?;
+            .map_err(|_| wrong("months and years have no fixed length, use days"))?;
         Duration::try_from(signed).map(Self).map_err(|_| wrong("it is negative"))
     }
 }
