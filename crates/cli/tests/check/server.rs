@@ -68,6 +68,9 @@ struct State {
     defect: Defect,
     records: Mutex<HashMap<String, Record>>,
     effects: Mutex<u64>,
+    /// Held while a body is on its way, where the key is taken before it: a whole request that comes meanwhile must see
+    /// how that one ends, or this server would have a second defect now and then.
+    arriving: tokio::sync::Mutex<()>,
 }
 
 /// A running server; it ends with this value.
@@ -99,7 +102,12 @@ impl Server {
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0))).unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::new(State { defect, records: Mutex::default(), effects: Mutex::default() });
+        let state = Arc::new(State {
+            defect,
+            records: Mutex::default(),
+            effects: Mutex::default(),
+            arriving: tokio::sync::Mutex::default(),
+        });
         runtime.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let state = Arc::clone(&state);
@@ -144,6 +152,10 @@ async fn handle(state: &Arc<State>, request: Request<Incoming>) -> Answer {
         return (200, Vec::new(), state.effects.lock().unwrap().to_string());
     }
     let (head, mut incoming) = request.into_parts();
+    let arriving = match state.defect {
+        D::KeepsTornBodies => Some(state.arriving.lock().await),
+        _ => None,
+    };
     let torn = claims_early(state, &head.headers);
     let mut body = Vec::new();
     while let Some(frame) = incoming.frame().await {
@@ -155,6 +167,7 @@ async fn handle(state: &Arc<State>, request: Request<Incoming>) -> Answer {
     if let Some(id) = torn {
         state.records.lock().unwrap().remove(&id);
     }
+    drop(arriving);
     let key = match key(state.defect, &head.headers) {
         Ok(Some(key)) if state.defect != D::IgnoresKeys => key,
         Ok(_) => return work(state, &head.headers, &body).await,
