@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::Args;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::exit_codes;
@@ -85,7 +85,8 @@ async fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(system)?;
     let upstream = listener.local_addr().map_err(system)?;
     tokio::spawn(payments::serve(listener));
-    let place = Place::new(args.store.as_deref(), upstream, choose(args.listen)?)?;
+    let (listen, _held) = choose(args.listen)?;
+    let place = Place::new(args.store.as_deref(), upstream, listen)?;
     let mut sidecar = tokio::select! {
         started = Sidecar::start(&place) => started?,
         () = signals.next() => return interrupted(),
@@ -135,8 +136,8 @@ async fn show(args: &DemoArgs, place: &Place, sidecar: &mut Sidecar) -> Result<(
     }
 }
 
-/// The address asked for; else the usual port, else any that is free.
-fn choose(listen: Option<SocketAddr>) -> Result<SocketAddr, Failure> {
+/// The address asked for; else the usual port, else any that is free. It is ours for as long as the socket lives.
+fn choose(listen: Option<SocketAddr>) -> Result<(SocketAddr, Option<TcpSocket>), Failure> {
     let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let wanted = match listen {
@@ -145,10 +146,22 @@ fn choose(listen: Option<SocketAddr>) -> Result<SocketAddr, Failure> {
     };
     // The sidecar starts more than once and must come back where it was: the port is fixed here, not by it.
     let free = std::net::TcpListener::bind(&wanted[..]).and_then(|listener| listener.local_addr());
-    free.map_err(|error| {
+    let held = free.and_then(|address| Ok((address, hold(address)?)));
+    held.map_err(|error| {
         let named: Vec<_> = wanted.iter().map(ToString::to_string).collect();
         Failure::Unavailable(format!("cannot listen on {}: {error}", named.join(" or ")).into())
     })
+}
+
+/// Keeps others from being given the port while no sidecar listens on it, where that does not keep the sidecar from it.
+fn hold(address: SocketAddr) -> std::io::Result<Option<TcpSocket>> {
+    if !cfg!(target_os = "linux") {
+        return Ok(None);
+    }
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(Some(socket))
 }
 
 fn system(error: std::io::Error) -> Failure {

@@ -21,6 +21,11 @@ use clap::Parser as _;
 
 use args::{Cli, Command};
 
+/// A request makes a few dozen short-lived values of a few hundred bytes to a few thousand, many more than the system's
+/// allocator keeps at hand: with this one the sidecar needs less time for each and its memory stays flat.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

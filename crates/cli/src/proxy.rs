@@ -45,7 +45,7 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// The service to protect, as http://HOST:PORT or https://…
+    /// The service to protect, as http://HOST:PORT, https://… or unix:PATH
     #[arg(long, value_name = "URL", help_heading = "Proxy")]
     upstream: Option<String>,
 
@@ -153,6 +153,10 @@ struct RulesArgs {
     #[arg(long, value_name = "POLICY")]
     unknown: Option<Unknown>,
 
+    /// Under `--unknown query`: the path of the upstream that is asked by GET whether it happened, as in /by-key/{key}
+    #[arg(long, value_name = "PATH")]
+    query_url: Option<String>,
+
     /// When the store cannot be reached: closed (503) or open (run unprotected) [default: closed]
     #[arg(long, value_name = "HOW")]
     on_store_failure: Option<OnStoreFailure>,
@@ -198,6 +202,7 @@ impl SettingsArgs {
         file.defaults.lease = rules.lease;
         file.defaults.retention = rules.retention;
         file.defaults.unknown = rules.unknown;
+        file.defaults.query_url = rules.query_url;
         file.defaults.on_store_failure = rules.on_store_failure;
         file.defaults.shadow = set(rules.shadow);
         file
@@ -217,7 +222,11 @@ pub(crate) fn run(args: ProxyArgs) -> Result<(), Failure> {
     let log = config.log();
     start_logging(log.json.unwrap_or_default(), log.filter.as_deref().unwrap_or("info"))
         .map_err(|error| Failure::Refused(format!("log.filter: {error}").into()))?;
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let mut runtime = match args.threads {
+        // One thread has nobody to share its tasks with, and need not be ready to.
+        Some(1) => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
     if let Some(threads) = args.threads {
         runtime.worker_threads(threads.into());
     }

@@ -67,7 +67,8 @@ impl Engine {
             // Detached, also the claim: one that is cancelled half way may have been granted to nobody.
             let (reply, replied) = oneshot::channel();
             let engine = self.clone();
-            self.shared.spawn(engine.attempt(Arc::clone(&request), work, recoveries_left, reply))?;
+            let attempt = engine.attempt(Arc::clone(&request), work, recoveries_left, reply);
+            self.shared.begin(Box::pin(attempt)).await?;
             match replied.await.map_err(|_| EngineError::stopping())?? {
                 Next::Reply(reply) => return Ok(reply),
                 Next::Wait(conflict, back) => {
@@ -111,7 +112,9 @@ impl Engine {
         self.observe_answer(&claim, &answer);
         let next = match answer {
             ClaimAnswer::Granted(grant) => {
-                return Attempt::new(self, request, claim, grant, claimed_at, place).run(work, reply).await;
+                let attempt = Attempt::new(self, request, claim, grant, claimed_at, place);
+                // Boxed: a replay does without, and would carry its room.
+                return Box::pin(attempt.run(work, reply)).await;
             }
             ClaimAnswer::Replay(replay) => Next::Reply(Reply::Replay(replay)),
             ClaimAnswer::Busy(busy) => Next::Wait(Conflict::InFlight { retry_after: busy.left }, work),
@@ -121,7 +124,7 @@ impl Engine {
             ClaimAnswer::Mismatch { .. } => Next::Reply(Reply::Conflict(Conflict::KeyReused)),
             ClaimAnswer::Recover(grant) => {
                 let fence = grant.fence;
-                match self.recover(&request, grant).await {
+                match Box::pin(self.recover(&request, grant)).await {
                     Ok(true) if recoveries_left > 0 => Next::Again(work),
                     Ok(_) => Next::Reply(Reply::Conflict(Conflict::OutcomeUnknown { fence, cut: None })),
                     Err(error) => return drop(reply.send(Err(error))),
@@ -142,6 +145,6 @@ impl Engine {
             ClaimAnswer::Recover(grant) => (grant.fence, Event::Recovering),
             ClaimAnswer::Fenced => (Fence::default(), Event::Fenced),
         };
-        self.shared.observer.event(&claim.id, fence, event);
+        self.shared.observe(&claim.id, fence, event);
     }
 }

@@ -104,7 +104,7 @@ impl Fingerprint {
 
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({}, {:?})", crate::scope::hex(&self.digest[..4]), self.rules)
+        write!(f, "Fingerprint({}, {:?})", crate::hex::encode(&self.digest[..4]), self.rules)
     }
 }
 
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_digest_does_not_drift() {
-        let digest = crate::scope::hex(of(&[("method", "POST"), ("body", "{}")]).digest());
+        let digest = crate::hex::encode(of(&[("method", "POST"), ("body", "{}")]).digest());
         assert_eq!(digest, "80422cf583d5efd81459178440082d48bdbc1e09473e3e3b03011689347f47eb");
     }
 

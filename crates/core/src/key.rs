@@ -9,7 +9,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::scope::hex;
+use crate::hex;
 
 /// The longest key, in characters. 255 is what Stripe and most peers accept, so that callers can keep their keys.
 pub const KEY_CHARS_MAX: usize = 255;
@@ -88,7 +88,7 @@ impl Key {
 
     /// The first 32 hexadecimal digits of a digest: 128 bits keep accidental collisions out of reach.
     pub(crate) fn from_digest(digest: &[u8; 32]) -> Self {
-        Self(hex(&digest[..16]).into())
+        Self(hex::encode(&digest[..16]).into())
     }
 
     /// The text of the key. It may identify a person or an order: keep it out of logs.

@@ -48,6 +48,7 @@ pub mod engine;
 pub mod clock;
 pub mod observe;
 pub mod error;
+pub mod hex;
 
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use engine::{

@@ -4,6 +4,7 @@
 //! and only [`codec`] knows its bytes.
 
 pub mod codec;
+mod stock;
 
 use std::fmt;
 use std::sync::Arc;
@@ -70,9 +71,7 @@ pub struct Owner([u8; 16]);
 impl Owner {
     /// Makes an owner from the operating system's random source.
     pub fn random() -> Result<Self, RandomError> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).map_err(RandomError::new)?;
-        Ok(Self(bytes))
+        stock::take().map(Self)
     }
 
     /// Takes bytes that were kept or sent.

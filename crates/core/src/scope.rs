@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::HexError;
+use crate::hex;
 use crate::key::Key;
 use crate::secret::Secret;
 
@@ -179,7 +180,7 @@ impl RecordId {
 
     /// Eight hexadecimal digits of the id, which is what logs show instead of a key.
     pub fn short(&self) -> String {
-        hex(&self.0[1..5])
+        hex::encode(&self.0[1..5])
     }
 
     /// Whether the id belongs to the scope of `tag`.
@@ -196,7 +197,7 @@ impl RecordId {
 
 impl fmt::Display for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        f.write_str(&hex::encode(&self.0))
     }
 }
 
@@ -210,33 +211,7 @@ impl FromStr for RecordId {
     type Err = HexError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digits = text.as_bytes();
-        if digits.len() != 64 {
-            return Err(HexError);
-        }
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = hex_digit(pair[0])? << 4 | hex_digit(pair[1])?;
-        }
-        Ok(Self(bytes))
-    }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes
-        .iter()
-        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
-        .map(char::from)
-        .collect()
-}
-
-fn hex_digit(digit: u8) -> Result<u8, HexError> {
-    match digit {
-        b'0'..=b'9' => Ok(digit - b'0'),
-        b'a'..=b'f' => Ok(digit - b'a' + 10),
-        b'A'..=b'F' => Ok(digit - b'A' + 10),
-        _ => Err(HexError),
+        hex::decode(text).and_then(|bytes| bytes.try_into().ok()).map(Self).ok_or(HexError)
     }
 }
 

@@ -13,6 +13,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderValue}
 use http::request::Parts;
 use onlyonce_core::{Fingerprint, FingerprintBuilder, Fingerprinted, Rules, Secret};
 
+use crate::limits::Held;
 use crate::multipart;
 use crate::rules::BodyMode;
 
@@ -28,6 +29,8 @@ pub(crate) struct Asked {
     head: Mutex<Option<Parts>>,
     pub(crate) body: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
+    /// The body takes up room for as long as this lives.
+    _held: Held,
 }
 
 impl Asked {
@@ -37,14 +40,21 @@ impl Asked {
         head: Parts,
         body: Bytes,
         trailers: Option<HeaderMap>,
+        held: Held,
     ) -> Arc<Self> {
         let fingerprint = look(secret, rules, &head, &body);
-        Arc::new(Self { secret: secret.clone(), fingerprint, head: Mutex::new(Some(head)), body, trailers })
+        let (secret, head) = (secret.clone(), Mutex::new(Some(head)));
+        Arc::new(Self { secret, fingerprint, head, body, trailers, _held: held })
     }
 
     /// The head, once: whoever gets it may run the request.
     pub(crate) fn take(&self) -> Option<Parts> {
         self.head.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// A copy of the head, for a question about the request; `None` once it runs.
+    pub(crate) fn head(&self) -> Option<Parts> {
+        self.head.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

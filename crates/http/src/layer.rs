@@ -12,6 +12,7 @@ use onlyonce_core::Engine;
 use tower_layer::Layer;
 
 use crate::body::Body;
+use crate::limits::Room;
 use crate::observe::{Observer, Traced};
 use crate::principal::TokenVerifier;
 use crate::route::Route;
@@ -49,6 +50,9 @@ pub struct OnceLayer {
     shared: Arc<Shared>,
 }
 
+/// What all keyed requests together may hold unless told otherwise: a hundred of the largest, or very many usual ones.
+const BUFFERED_BYTES_MAX: u64 = 256 << 20;
+
 /// What all services of a layer share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -58,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) replay_check: Option<Arc<dyn ReplayCheck>>,
     pub(crate) tokens: Option<Arc<dyn TokenVerifier>>,
     pub(crate) errors_url: Option<Box<str>>,
+    pub(crate) room: Arc<Room>,
 }
 
 /// The routes in force. The last one takes what no other does.
@@ -83,6 +88,7 @@ impl OnceLayer {
             replay_check: None,
             tokens: None,
             errors_url: None,
+            buffered_bytes_max: BUFFERED_BYTES_MAX,
         }
     }
 
@@ -161,6 +167,7 @@ pub struct LayerBuilder {
     replay_check: Option<Arc<dyn ReplayCheck>>,
     tokens: Option<Arc<dyn TokenVerifier>>,
     errors_url: Option<Box<str>>,
+    buffered_bytes_max: u64,
 }
 
 impl LayerBuilder {
@@ -200,6 +207,13 @@ impl LayerBuilder {
         self
     }
 
+    /// How many bytes of request bodies are held at a time, of all keyed requests together. Default 256 MiB; beyond it
+    /// requests are refused (503) before anything is claimed.
+    pub const fn buffered_bytes_max(mut self, bytes: u64) -> Self {
+        self.buffered_bytes_max = bytes;
+        self
+    }
+
     /// Makes the rules ready, and the layer.
     pub fn build(self) -> Result<OnceLayer, RulesError> {
         let routes = Routes::new(&self.engine, &self.defaults, &self.routes, self.tokens.is_some())?;
@@ -216,6 +230,7 @@ impl LayerBuilder {
                 replay_check: self.replay_check,
                 tokens: self.tokens,
                 errors_url: self.errors_url,
+                room: Room::new(self.buffered_bytes_max),
             }),
         })
     }

@@ -18,6 +18,7 @@ pub mod header;
 pub mod principal;
 pub mod body;
 mod limits;
+mod percent;
 pub mod fingerprint;
 pub mod multipart;
 pub mod dispatch;

@@ -1,5 +1,7 @@
 //! Reading bodies, never without a bound: a request to its end or to its refusal, a response until it cannot be kept.
 
+mod room;
+
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -9,26 +11,43 @@ use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use onlyonce_core::{BoxError, Clock};
 
+pub(crate) use room::{Held, Room};
+
+/// The most chunks that are kept as they came. A body in many small ones would take more for their heads than for their
+/// bytes.
+const CHUNKS_MAX: usize = 64;
+
 /// What came of reading a body.
 pub(crate) enum Read<B> {
     /// All of it.
     Whole { bytes: Bytes, trailers: Option<HeaderMap> },
     /// It is larger than may be held, or does not end: what was read, and the rest.
     Unbounded { front: Vec<Bytes>, rest: B },
+    /// There is no room for more of it beside all others: what was read, and the rest.
+    NoRoom { front: Vec<Bytes>, rest: B },
     /// It broke off.
     Broken(BoxError),
+}
+
+/// How far reading came.
+enum Filled {
+    ToTheEnd,
+    TooLarge,
+    NoRoom,
 }
 
 /// What was read so far. One chunk, as most bodies are, is kept as it is.
 #[derive(Default)]
 struct Chunks {
     chunks: Vec<Bytes>,
+    /// What came after the first chunks.
+    joined: BytesMut,
     len: u64,
     trailers: Option<HeaderMap>,
 }
 
-/// Reads `body` as long as it has no more than `bytes_max` bytes.
-pub(crate) async fn read<B>(mut body: B, bytes_max: u64) -> Read<B>
+/// Reads `body` as long as it has no more than `bytes_max` bytes, and there is room for them.
+pub(crate) async fn read<B>(mut body: B, bytes_max: u64, held: &mut Held) -> Read<B>
 where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,
@@ -37,11 +56,8 @@ where
     if body.size_hint().lower() > bytes_max {
         return Read::Unbounded { front: Vec::new(), rest: body };
     }
-    match chunks.fill(&mut body, bytes_max).await {
-        Ok(true) => chunks.whole(),
-        Ok(false) => Read::Unbounded { front: chunks.chunks, rest: body },
-        Err(error) => Read::Broken(error),
-    }
+    let filled = chunks.fill(&mut body, bytes_max, Some(held)).await;
+    chunks.read(filled, body)
 }
 
 /// The same, and only for as long as `within`: what does not end by then is taken for endless.
@@ -62,20 +78,21 @@ where
     let filled = tokio::select! {
         // Biased: a body that is all here costs no timer.
         biased;
-        filled = chunks.fill(&mut body, bytes_max) => filled,
-        () = async { clock.sleep(within).await } => Ok(false),
+        filled = chunks.fill(&mut body, bytes_max, None) => filled,
+        () = async { clock.sleep(within).await } => Ok(Filled::TooLarge),
     };
-    match filled {
-        Ok(true) => chunks.whole(),
-        Ok(false) => Read::Unbounded { front: chunks.chunks, rest: body },
-        Err(error) => Read::Broken(error),
-    }
+    chunks.read(filled, body)
 }
 
 impl Chunks {
-    /// Reads to the end (`true`), or until there is more than `bytes_max` (`false`). Nothing that was read is lost when
-    /// the future is dropped.
-    async fn fill<B>(&mut self, body: &mut B, bytes_max: u64) -> Result<bool, BoxError>
+    /// Reads to the end, or until there is more than may be kept. Nothing that was read is lost when the future is
+    /// dropped.
+    async fn fill<B>(
+        &mut self,
+        body: &mut B,
+        bytes_max: u64,
+        mut held: Option<&mut Held>,
+    ) -> Result<Filled, BoxError>
     where
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: Into<BoxError>,
@@ -84,29 +101,105 @@ impl Chunks {
             match frame.map_err(Into::into)?.into_data() {
                 Ok(bytes) if bytes.is_empty() => {}
                 Ok(bytes) => {
-                    self.len += bytes.len() as u64;
-                    self.chunks.push(bytes);
+                    let len = bytes.len() as u64;
+                    self.push(bytes);
                     if self.len > bytes_max {
-                        return Ok(false);
+                        return Ok(Filled::TooLarge);
+                    }
+                    if !held.as_mut().is_none_or(|held| held.take(len)) {
+                        return Ok(Filled::NoRoom);
                     }
                 }
                 Err(frame) => self.trailers = frame.into_trailers().ok(),
             }
         }
-        Ok(true)
+        Ok(Filled::ToTheEnd)
+    }
+
+    fn push(&mut self, bytes: Bytes) {
+        self.len += bytes.len() as u64;
+        if self.chunks.len() < CHUNKS_MAX {
+            self.chunks.push(bytes);
+        } else {
+            self.joined.extend_from_slice(&bytes);
+        }
+    }
+
+    fn read<B>(self, filled: Result<Filled, BoxError>, rest: B) -> Read<B> {
+        match filled {
+            Ok(Filled::ToTheEnd) => self.whole(),
+            Ok(Filled::TooLarge) => Read::Unbounded { front: self.front(), rest },
+            Ok(Filled::NoRoom) => Read::NoRoom { front: self.front(), rest },
+            Err(error) => Read::Broken(error),
+        }
+    }
+
+    fn front(self) -> Vec<Bytes> {
+        let mut front = self.chunks;
+        if !self.joined.is_empty() {
+            front.push(self.joined.freeze());
+        }
+        front
     }
 
     fn whole<B>(mut self) -> Read<B> {
-        let bytes = match self.chunks.len() {
+        let trailers = self.trailers.take();
+        let mut front = self.front();
+        let bytes = match front.len() {
             0 => Bytes::new(),
-            1 => self.chunks.swap_remove(0),
+            1 => front.swap_remove(0),
             _ => {
-                let len = self.chunks.iter().map(Bytes::len).sum();
+                let len = front.iter().map(Bytes::len).sum();
                 let mut joined = BytesMut::with_capacity(len);
-                self.chunks.iter().for_each(|chunk| joined.extend_from_slice(chunk));
+                for chunk in &front {
+                    joined.extend_from_slice(chunk);
+                }
                 joined.freeze()
             }
         };
-        Read::Whole { bytes, trailers: self.trailers }
+        Read::Whole { bytes, trailers }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::Body;
+
+    fn in_chunks(bytes: &[u8], size: usize) -> Body {
+        let chunks = bytes.chunks(size).map(Bytes::copy_from_slice).collect();
+        Body::prefixed(chunks, Body::empty())
+    }
+
+    #[tokio::test]
+    async fn a_body_comes_out_as_it_went_in_however_it_was_cut() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(1000).collect();
+        for size in [1, 3, 15, 16, 500, 999, 1000] {
+            let room = Room::new(1000);
+            let mut held = room.place();
+            let Read::Whole { bytes: read, .. } = read(in_chunks(&bytes, size), 1000, &mut held).await else {
+                panic!("all of it fits");
+            };
+            assert_eq!(read, bytes, "in chunks of {size}");
+            assert_eq!(room.held(), 1000);
+            drop(held);
+            assert_eq!(room.held(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_can_still_be_passed_on_whole() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(1000).collect();
+        for (bytes_max, room_max) in [(999, 2000), (1000, 999), (2000, 70)] {
+            let mut held = Room::new(room_max).place();
+            let (front, rest) = match read(in_chunks(&bytes, 7), bytes_max, &mut held).await {
+                Read::Unbounded { front, rest } if bytes_max < 1000 => (front, rest),
+                Read::NoRoom { front, rest } if bytes_max >= 1000 => (front, rest),
+                _ => panic!("{bytes_max} and {room_max} are too little"),
+            };
+            assert!(front.len() <= CHUNKS_MAX + 1, "{}", front.len());
+            let all = Body::prefixed(front, rest).collect().await.unwrap().to_bytes();
+            assert_eq!(all, bytes);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A route: rules made ready once, so that a request only looks things up.
 
 mod pattern;
+mod query;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,9 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::Method;
-use onlyonce_core::{Engine, KeyForm, Lease, Outcome, Policy, Retention, Tombstone};
+use onlyonce_core::{
+    Engine, EngineError, KeyForm, Lease, Outcome, Policy, Retention, Tombstone, UnknownPolicy,
+};
 
 use self::pattern::Pattern;
+use self::query::Query;
 use crate::classify::Classes;
 use crate::fingerprint::FingerprintRules;
 use crate::problem::Style;
@@ -47,6 +51,8 @@ pub struct Route {
     pub(crate) replay_status: ReplayStatus,
     pub(crate) on_store_failure: OnStoreFailure,
     pub(crate) shadow: bool,
+    /// Where to ask what became of a request; only under `unknown = "query"`.
+    pub(crate) query: Option<Query>,
     pub(crate) engine: Engine,
     unkeyed: AtomicBool,
     anonymous: AtomicBool,
@@ -58,6 +64,7 @@ impl Route {
     pub fn new(engine: &Engine, rules: &Rules) -> Result<Self, RulesError> {
         let profile = rules.profile.unwrap_or_default();
         let policy = policy(engine.policy().clone(), profile, rules)?;
+        let query = query(&policy, rules)?;
         let wait = rules.wait.map_or_else(|| policy.waits_for(), |wait| wait.0);
         let wait_max = rules.wait_max.map_or(Duration::from_secs(30), |wait| wait.0).max(wait);
         Ok(Self {
@@ -84,7 +91,11 @@ impl Route {
             replay_status: rules.replay_status.unwrap_or_default(),
             on_store_failure: rules.on_store_failure.unwrap_or_default(),
             shadow: rules.shadow.unwrap_or(false),
-            engine: engine.with_policy(policy)?,
+            engine: match &query {
+                Some(_) => engine.with_policy_and_hooks_of_requests(policy)?,
+                None => engine.with_policy(policy).map_err(|error| nobody_to_ask(rules, error))?,
+            },
+            query,
             unkeyed: AtomicBool::new(false),
             anonymous: AtomicBool::new(false),
             token_may_change: AtomicBool::new(false),
@@ -171,6 +182,19 @@ fn classes(profile: Profile, rules: &Rules) -> Result<Classes, RulesError> {
         overrides.entry("5xx".into()).or_insert(verdict);
     }
     Classes::new(profile, &overrides as &BTreeMap<_, _>)
+}
+
+/// The question that is asked under `query`. Without one, the engine must have a hook: it says so itself.
+fn query(policy: &Policy, rules: &Rules) -> Result<Option<Query>, RulesError> {
+    let made = rules.query_url.as_deref().map(|url| Query::new(url, rules)).transpose()?;
+    Ok(made.filter(|_| policy.terms().unknown == UnknownPolicy::Query))
+}
+
+fn nobody_to_ask(rules: &Rules, error: EngineError) -> RulesError {
+    if rules.unknown == Some(Unknown::Query) && rules.query_url.is_none() {
+        return RulesError::new("unknown = \"query\" needs query_url, or an engine with a recovery hook");
+    }
+    error.into()
 }
 
 fn policy(base: Policy, profile: Profile, rules: &Rules) -> Result<Policy, RulesError> {

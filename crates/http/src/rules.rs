@@ -67,6 +67,11 @@ pub struct Rules {
     pub unknown_retention: Option<Span>,
     /// What to do when nobody knows whether the work happened. Default `hold` (`seal` in `stripe`).
     pub unknown: Option<Unknown>,
+    /// With `unknown = "query"`: the path of the protected service that is asked by GET whether it happened, with `{key}`
+    /// for the key. No default.
+    pub query_url: Option<String>,
+    /// How long that answer may take. Default `5s`; after it the outcome is still unknown.
+    pub query_within: Option<Span>,
     /// How long `hold` holds before it seals. Default `24h`.
     pub hold_for: Option<Span>,
     /// How many attempts `rerun` makes in all. Default 3.
@@ -121,7 +126,7 @@ impl Rules {
         or_each!(self, base;
             path, methods, profile, required, key, strict, refuse_old_uuidv7, namespace, principal, scope_path, body,
             include, exclude, fingerprint_headers, wait, wait_max, waiters_max, lease, run_max, retention,
-            unknown_retention, unknown, hold_for, attempts_max, classify, on_5xx, request_bytes_max,
+            unknown_retention, unknown, query_url, query_within, hold_for, attempts_max, classify, on_5xx, request_bytes_max,
             response_bytes_max, response_within, store, store_set_cookie, replay_status, on_store_failure, shadow,
             limits,
         )

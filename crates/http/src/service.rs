@@ -3,6 +3,7 @@
 mod ending;
 mod prepare;
 mod protect;
+mod recover;
 mod reply;
 
 use std::fmt;

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use onlyonce_core::Engine;
 use onlyonce_http::Handle;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::config::{Config, Sources};
@@ -28,56 +28,74 @@ pub(crate) struct Reload {
     rules: Handle,
     engine: Engine,
     promise: Arc<ArcSwap<Promise>>,
+    watching: Watching,
+}
+
+/// Ears for reasons to reload, and what the file said when they were opened.
+pub(crate) struct Watching {
+    hangup: Option<Signal>,
+    changed: mpsc::Receiver<()>,
     text: Option<String>,
+    /// Changes are told for as long as these live.
+    _tell: (mpsc::Sender<()>, Option<RecommendedWatcher>),
+}
+
+impl Watching {
+    /// Listens from here on. Call it before the configuration is read: a change after that is then never missed, and a
+    /// SIGHUP that nobody listens for would end the process.
+    pub(crate) fn begin(sources: &Sources) -> Self {
+        let hangup = signal(SignalKind::hangup()).ok();
+        let (changes, changed) = mpsc::channel(1);
+        let watcher = sources.file.as_deref().and_then(|path| watcher(path, changes.clone()));
+        // ORDER: watch first, read second: whatever comes in between is told.
+        let text = sources.file.as_deref().and_then(|path| fs::read_to_string(path).ok());
+        Self { hangup, changed, text, _tell: (changes, watcher) }
+    }
+
+    /// Whether the text of `file` is another than when this was last asked. The folder has other files, and a touched
+    /// file is not a changed one.
+    fn has_new_text(&mut self, file: Option<&Path>) -> bool {
+        // While a file is being replaced there is none; the next event tells.
+        let Some(Ok(text)) = file.map(fs::read_to_string) else { return false };
+        let is_new = self.text.as_ref() != Some(&text);
+        self.text = Some(text);
+        is_new
+    }
 }
 
 impl Reload {
     pub(crate) fn new(
+        watching: Watching,
         sources: Sources,
         config: Config,
         rules: Handle,
         engine: Engine,
         promise: Arc<ArcSwap<Promise>>,
     ) -> Self {
-        let text = sources.file.as_deref().and_then(|path| fs::read_to_string(path).ok());
-        Self { sources, config, rules, engine, promise, text }
+        Self { sources, config, rules, engine, promise, watching }
     }
 
     /// Waits for reasons to reload, for ever. Cancel it to stop.
     pub(crate) async fn watch(mut self) {
-        let Ok(mut hangup) = signal(SignalKind::hangup()) else {
+        let Some(mut hangup) = self.watching.hangup.take() else {
             return tracing::warn!("SIGHUP cannot be listened for: the configuration is not reloaded");
         };
-        let (changes, mut changed) = mpsc::channel(1);
-        let _watcher = self.sources.file.as_deref().and_then(|path| watcher(path, changes.clone()));
         loop {
             tokio::select! {
                 _ = hangup.recv() => {
-                    self.has_new_text();
+                    self.watching.has_new_text(self.sources.file.as_deref());
                     self.apply();
                 }
-                _ = changed.recv() => {
+                _ = self.watching.changed.recv() => {
                     // ORDER: let it settle, forget what else came meanwhile, then read: a later change comes again.
                     tokio::time::sleep(SETTLE_FOR).await;
-                    while changed.try_recv().is_ok() {}
-                    if self.has_new_text() {
+                    while self.watching.changed.try_recv().is_ok() {}
+                    if self.watching.has_new_text(self.sources.file.as_deref()) {
                         self.apply();
                     }
                 }
             }
         }
-    }
-
-    /// Whether the file's text is another than when this was last asked. The folder has other files, and a touched file is not a changed one.
-    fn has_new_text(&mut self) -> bool {
-        let Some(path) = &self.sources.file else { return false };
-        // While a file is being replaced there is none; the next event tells.
-        let Ok(text) = fs::read_to_string(path) else { return false };
-        if self.text.as_ref() == Some(&text) {
-            return false;
-        }
-        self.text = Some(text);
-        true
     }
 
     fn apply(&mut self) {

@@ -16,7 +16,7 @@ use crate::config::{Config, ConfigError, Settings, Sources, SyncMode};
 use crate::drain::drain;
 use crate::listen::{Door, ListenAddress};
 use crate::promise::Promise;
-use crate::reload::Reload;
+use crate::reload::{Reload, Watching};
 use crate::stack::Front;
 use crate::store::{self, OpenError};
 use crate::sweep::sweep;
@@ -43,6 +43,8 @@ impl Sidecar {
 
     /// The same over a store that is open already, whatever the configuration says about one.
     pub async fn start_over(sources: Sources, store: Option<Arc<dyn Store>>) -> Result<Self, StartError> {
+        // ORDER: before the configuration is read, so that no change of it is missed.
+        let watching = Watching::begin(&sources);
         let config = sources.read()?;
         for warning in config.warnings() {
             tracing::warn!("{warning}");
@@ -63,7 +65,8 @@ impl Sidecar {
             .map_err(|source| StartError::Listen { address: settings.listen.clone(), source })?;
         let promise = Arc::new(ArcSwap::from_pointee(Promise::new(&config, engine.store().as_ref())));
         let rules = layer.handle();
-        let reload = Reload::new(sources, config, rules.clone(), engine.clone(), Arc::clone(&promise));
+        let reload =
+            Reload::new(watching, sources, config, rules.clone(), engine.clone(), Arc::clone(&promise));
         Ok(Self { settings, engine, rules, front, door, promise, reload })
     }
 
@@ -178,7 +181,9 @@ async fn engine(
 }
 
 fn layer(config: &Config, settings: &Settings, engine: &Engine) -> Result<OnceLayer, StartError> {
-    let mut builder = OnceLayer::builder(engine.clone()).defaults(config.merged.defaults.clone());
+    let mut builder = OnceLayer::builder(engine.clone())
+        .defaults(config.merged.defaults.clone())
+        .buffered_bytes_max(settings.buffered_bytes_max);
     for rules in &config.merged.route {
         builder = builder.route(rules.clone());
     }

@@ -63,16 +63,16 @@ impl Front {
         mut self,
         request: Request<Incoming>,
         connection: Arc<Connection>,
-    ) -> Response<OnItsWay<Body>> {
+    ) -> Result<Response<OnItsWay<Body>>, Infallible> {
         let in_hand = connection.request();
         if let Some(refusal) = judge::judge(&request, &self.upstream) {
-            return refusal.map(|body| OnItsWay::new(body, in_hand));
+            return Ok(refusal.map(|body| OnItsWay::new(body, in_hand)));
         }
         if let Some(protocol) = tunnel::protocol(&request) {
-            return self
-                .tunnels
-                .open(&self.upstream, request, protocol, connection, in_hand, self.pace)
-                .await;
+            // Boxed: it is seldom, and every other request would carry its room.
+            let opening =
+                self.tunnels.open(&self.upstream, request, protocol, connection, in_hand, self.pace);
+            return Ok(Box::pin(opening).await);
         }
         let mut request = request.map(|body| Paced::new(body, self.pace));
         if let Some(identity) = peer::identity(&connection) {
@@ -81,7 +81,7 @@ impl Front {
         request.extensions_mut().insert(connection);
         let Ok(response) = self.once.call(request).await;
         note(&response);
-        response.map(|body| OnItsWay::new(body, in_hand))
+        Ok(response.map(|body| OnItsWay::new(body, in_hand)))
     }
 }
 
@@ -111,7 +111,6 @@ impl hyper::service::Service<Request<Incoming>> for FrontService {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let handling = self.front.clone().handle(request, Arc::clone(&self.connection));
-        Box::pin(async move { Ok(handling.await) })
+        Box::pin(self.front.clone().handle(request, Arc::clone(&self.connection)))
     }
 }

@@ -7,6 +7,7 @@
 
 mod connect;
 pub(crate) mod hop;
+mod pool;
 mod refuse;
 mod via;
 
@@ -31,18 +32,26 @@ use crate::config::{ForwardedMode, Settings, UpstreamHost, UpstreamHttp, Upstrea
 use crate::listen::Connection;
 use crate::tls::{self, Offer};
 
+use self::pool::Pool;
+
 pub(crate) use connect::Connector;
 pub(crate) use refuse::refuse;
 pub(crate) use via::Pseudonym;
 
 /// The body of an answer: the upstream's, or one of our own.
-pub(crate) type AnswerBody = Either<Paced<Incoming>, Body>;
+pub(crate) type AnswerBody = Either<Paced<UpstreamBody>, Body>;
+
+/// By which way an answer came.
+type UpstreamBody = Either<pool::Answer, Incoming>;
 
 /// The protected service. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Upstream(Arc<Shared>);
 
 struct Shared {
+    /// Where only HTTP/1 is spoken, which is the usual case and the fast one.
+    pool: Option<Pool>,
+    /// For HTTP/2, and for connections that switch protocols.
     client: Client<Connector, Body>,
     url: UpstreamUrl,
     /// What is sent as Host unless the client's is kept.
@@ -59,14 +68,12 @@ impl Upstream {
         let upstream = &settings.upstream;
         let host =
             HeaderValue::try_from(upstream.url.authority.as_str()).map_err(|error| error.to_string())?;
+        let connector =
+            connector(&upstream.url, upstream.http, upstream.ca.as_deref(), upstream.connect_within)?;
+        let pool = speaks_only_http1(upstream).then(|| Pool::new(connector.clone(), upstream.idle));
         Ok(Self(Arc::new(Shared {
-            client: client(
-                &upstream.url,
-                upstream.http,
-                upstream.ca.as_deref(),
-                upstream.connect_within,
-                upstream.idle,
-            )?,
+            pool,
+            client: client_over(connector, upstream.http, upstream.idle),
             url: upstream.url.clone(),
             host,
             keeps_host: upstream.host == UpstreamHost::Preserve && speaks_only_http1(upstream),
@@ -80,20 +87,6 @@ impl Upstream {
     /// Whether this process has seen the request before.
     pub(crate) fn has_seen(&self, request: &Request<impl Sized>) -> bool {
         self.0.pseudonym.has_seen(request.headers())
-    }
-
-    /// Sends the request, once.
-    pub(crate) async fn send(&self, request: Request<Body>) -> Response<AnswerBody> {
-        let shared = &*self.0;
-        let request = match shared.prepare(request, None) {
-            Ok(request) => request,
-            Err(response) => return *response,
-        };
-        match tokio::time::timeout(shared.within, shared.client.request(request)).await {
-            Ok(Ok(response)) => shared.answer(response),
-            Ok(Err(error)) => no_answer(sent_nothing(&error), &error),
-            Err(_) => refuse::dispatch(Dispatch::TimedOut, "no answer began in time"),
-        }
     }
 
     /// Sends a request to switch to `protocol`. The answer still has its upgrade when it is 101.
@@ -113,11 +106,31 @@ impl Upstream {
 
     /// What a client may see of an answer.
     pub(crate) fn answer(&self, response: Response<Incoming>) -> Response<AnswerBody> {
-        self.0.answer(response)
+        self.0.answer(response.map(Either::Right))
     }
 }
 
 impl Shared {
+    /// Sends the request, once.
+    async fn dispatch(self: Arc<Self>, request: Request<Body>) -> Result<Response<AnswerBody>, Infallible> {
+        let answering = async {
+            match &self.pool {
+                Some(pool) => match pool.send(request).await {
+                    Ok(response) => self.answer(response.map(Either::Left)),
+                    Err(failure) => no_answer(failure.sent_nothing(), &failure),
+                },
+                None => match self.client.request(request).await {
+                    Ok(response) => self.answer(response.map(Either::Right)),
+                    Err(error) => no_answer(sent_nothing(&error), &error),
+                },
+            }
+        };
+        Ok(match tokio::time::timeout(self.within, answering).await {
+            Ok(response) => response,
+            Err(_) => refuse::dispatch(Dispatch::TimedOut, "no answer began in time"),
+        })
+    }
+
     /// The request as the upstream is to see it.
     fn prepare(
         &self,
@@ -126,6 +139,8 @@ impl Shared {
     ) -> Result<Request<Body>, Box<Response<AnswerBody>>> {
         let (mut parts, body) = request.into_parts();
         let version = parts.version;
+        // Who switches protocols goes through the client, which takes whole addresses.
+        let is_pooled = self.pool.is_some() && upgrade.is_none();
         hop::strip_request(&mut parts.headers);
         // ORDER: after the strip, so that a client cannot name these in `Connection` and have them removed.
         if let Some(protocol) = upgrade {
@@ -146,7 +161,7 @@ impl Shared {
         if !self.keeps_host || !parts.headers.contains_key(HOST) {
             parts.headers.insert(HOST, self.host.clone());
         }
-        parts.uri = self.target(parts.uri.path_and_query()).map_err(|_| {
+        parts.uri = self.target(parts.uri.path_and_query(), is_pooled).map_err(|_| {
             Box::new(refuse(http::StatusCode::BAD_REQUEST, "the path is malformed").map(Either::Right))
         })?;
         parts.version = Version::HTTP_11;
@@ -155,12 +170,15 @@ impl Shared {
         Ok(Request::from_parts(parts, body))
     }
 
-    fn target(&self, path: Option<&PathAndQuery>) -> Result<Uri, http::Error> {
+    fn target(&self, path: Option<&PathAndQuery>, is_pooled: bool) -> Result<Uri, http::Error> {
         let path = match path {
             Some(path) if self.url.prefix.is_empty() => path.clone(),
             Some(path) => PathAndQuery::try_from(format!("{}{path}", self.url.prefix))?,
             None => PathAndQuery::from_static("/"),
         };
+        if is_pooled {
+            return Ok(path.into());
+        }
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.url.scheme.clone());
         parts.authority = Some(self.url.authority.clone());
@@ -168,7 +186,7 @@ impl Shared {
         Ok(Uri::from_parts(parts)?)
     }
 
-    fn answer(&self, response: Response<Incoming>) -> Response<AnswerBody> {
+    fn answer(&self, response: Response<UpstreamBody>) -> Response<AnswerBody> {
         let (mut parts, body) = response.into_parts();
         hop::strip_response(&mut parts.headers);
         // Each hop has its own version.
@@ -189,8 +207,10 @@ impl tower::Service<Request<Body>> for Upstream {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let upstream = self.clone();
-        Box::pin(async move { Ok(upstream.send(request).await) })
+        match self.0.prepare(request, None) {
+            Ok(request) => Box::pin(Arc::clone(&self.0).dispatch(request)),
+            Err(response) => Box::pin(std::future::ready(Ok(*response))),
+        }
     }
 }
 
@@ -211,6 +231,15 @@ pub(crate) fn client(
     connect_within: Duration,
     idle: Duration,
 ) -> Result<Client<Connector, Body>, String> {
+    Ok(client_over(connector(url, version, ca, connect_within)?, version, idle))
+}
+
+fn connector(
+    url: &UpstreamUrl,
+    version: UpstreamHttp,
+    ca: Option<&std::path::Path>,
+    connect_within: Duration,
+) -> Result<Connector, String> {
     let offer = match version {
         UpstreamHttp::Auto => Offer::Both,
         UpstreamHttp::Http1 => Offer::Http1,
@@ -218,8 +247,11 @@ pub(crate) fn client(
     };
     let tls =
         if url.is_https() { Some(tls::client(ca, offer).map_err(|error| error.to_string())?) } else { None };
-    let connector = Connector::new(url, connect_within, tls)?;
-    Ok(Client::builder(TokioExecutor::new())
+    Connector::new(url, connect_within, tls)
+}
+
+fn client_over(connector: Connector, version: UpstreamHttp, idle: Duration) -> Client<Connector, Body> {
+    Client::builder(TokioExecutor::new())
         // A request that is sent again may run twice: whether to is decided by the record, never here.
         .retry_canceled_requests(false)
         .http2_only(version == UpstreamHttp::Http2)
@@ -228,7 +260,7 @@ pub(crate) fn client(
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())
         .http2_keep_alive_interval(Duration::from_secs(20))
-        .build(connector))
+        .build(connector)
 }
 
 /// Whether it is certain that no byte of the request left.
@@ -238,7 +270,16 @@ fn sent_nothing(error: &Error) -> bool {
     error.is_connect() || error.source().and_then(|source| source.downcast_ref()).is_some_and(is_unwritten)
 }
 
-fn no_answer(sent_nothing: bool, error: &Error) -> Response<AnswerBody> {
+/// Whether it was the request's own body that broke off: the client's doing, and nothing to blame the upstream for.
+fn is_broken_off(error: &dyn std::error::Error) -> bool {
+    error.source().and_then(|source| source.downcast_ref::<hyper::Error>()).is_some_and(hyper::Error::is_user)
+}
+
+fn no_answer(sent_nothing: bool, error: &dyn std::error::Error) -> Response<AnswerBody> {
+    if is_broken_off(error) {
+        let detail = "the request body ended early, paused for too long or was malformed";
+        return refuse(http::StatusCode::BAD_REQUEST, detail).map(Either::Right);
+    }
     let dispatch = if sent_nothing { Dispatch::NothingSent } else { Dispatch::NoAnswer };
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -7,7 +7,8 @@ mod store;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -89,7 +90,13 @@ pub struct ReferenceStore {
     defect: Defect,
     disk: Arc<Mutex<Disk>>,
     changed: Arc<Notify>,
+    /// For [`Flaw::ReadsThenWrites`]: told when a thread other than this one has read.
+    has_read: Arc<Condvar>,
+    opened_by: ThreadId,
 }
+
+/// How long a read that is alone waits for another one.
+const COMPANY_MAX: Duration = Duration::from_mins(1);
 
 #[derive(Default)]
 struct Disk {
@@ -99,6 +106,8 @@ struct Disk {
     absent: Vec<RecordId>,
     fence: u64,
     secret: Option<Secret>,
+    /// Reads that may meet others (see [`ReferenceStore::let_another_read`]).
+    reads: u64,
 }
 
 impl fmt::Debug for ReferenceStore {
@@ -115,7 +124,14 @@ impl ReferenceStore {
 
     /// A store with a defect.
     pub fn with_defect(clock: Arc<dyn Clock>, defect: Defect) -> Self {
-        Self { clock, defect, disk: Arc::default(), changed: Arc::default() }
+        Self {
+            clock,
+            defect,
+            disk: Arc::default(),
+            changed: Arc::default(),
+            has_read: Arc::default(),
+            opened_by: thread::current().id(),
+        }
     }
 
     fn now(&self) -> Timestamp {
@@ -126,10 +142,8 @@ impl ReferenceStore {
     fn apply(&self, id: &RecordId, command: &Command) -> Result<Answer, StoreError> {
         let mut disk = self.disk.lock().unwrap();
         let stored = self.read(&disk, id)?;
-        if self.defect.is(Flaw::ReadsThenWrites) {
-            drop(disk);
-            std::thread::yield_now();
-            disk = self.disk.lock().unwrap();
+        if self.defect.is(Flaw::ReadsThenWrites) && thread::current().id() != self.opened_by {
+            disk = self.let_another_read(disk);
         }
         disk.fence += 1;
         let source = if self.defect.is(Flaw::FencesRestart) { 1 } else { disk.fence };
@@ -148,6 +162,15 @@ impl ReferenceStore {
             }
         }
         Ok(answer)
+    }
+
+    /// Waits until another thread has read, every second time: what only happens now and then may not happen at all.
+    fn let_another_read<'a>(&'a self, mut disk: MutexGuard<'a, Disk>) -> MutexGuard<'a, Disk> {
+        disk.reads += 1;
+        let mine = disk.reads;
+        self.has_read.notify_all();
+        let is_alone = |disk: &mut Disk| mine % 2 == 1 && disk.reads == mine;
+        self.has_read.wait_timeout_while(disk, COMPANY_MAX, is_alone).unwrap().0
     }
 
     fn read(&self, disk: &Disk, id: &RecordId) -> Result<Option<Record>, StoreError> {

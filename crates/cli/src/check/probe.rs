@@ -156,15 +156,19 @@ impl Probe {
         Ok(Held { probe: self, connection, bytes })
     }
 
-    /// Sends the request, or its head and half of its body, and hangs up without reading.
-    pub(crate) async fn hang_up(&self, request: &Request, torn: bool) -> Result<(), Silence> {
+    /// Sends the request, or its head and half of its body, and hangs up after a while without reading.
+    pub(crate) async fn hang_up(
+        &self,
+        request: &Request,
+        torn: bool,
+        after: Duration,
+    ) -> Result<(), Silence> {
         self.spend()?;
         let bytes = request.bytes(&self.wire.target.authority);
         let length = if torn { bytes.len() - request.body.len().div_ceil(2) } else { bytes.len() };
         let mut connection = self.wire.connect().await?;
         connection.send(&bytes[..length]).await;
-        // Long enough to be seen, short enough to hang up on: what matters is that nobody reads the answer.
-        self.pause(Duration::from_millis(100)).await;
+        self.pause(after).await;
         drop(connection);
         let received = Received { bytes: Vec::new(), reply: Err(Silence::Closed) };
         let note = if torn { "hung up after half the body" } else { "hung up before the answer" };

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Query, State};
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, Request, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
@@ -27,6 +28,8 @@ use crate::times;
 const SLOW_MAX: Duration = Duration::from_mins(1);
 /// The most payments it remembers; then it refuses more.
 const PAYMENTS_MAX: usize = 100_000;
+/// What it offers, for tools that read such things: as it is reached through the sidecar.
+const OPENAPI: &str = include_str!("openapi.json");
 
 #[derive(Debug, Clone, Serialize)]
 struct Payment {
@@ -84,6 +87,12 @@ fn router() -> Router {
     Router::new()
         .route("/payments", post(pay).get(list))
         .route("/payments/count", get(count))
+        .route("/payments/{id}", get(show))
+        .route("/openapi.json", get(|| async { ([(header::CONTENT_TYPE, "application/json")], OPENAPI) }))
+        .fallback(|| async { refused(StatusCode::NOT_FOUND, "there is nothing here") })
+        .method_not_allowed_fallback(|| async {
+            refused(StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here")
+        })
         .with_state(Payments::default())
 }
 
@@ -107,23 +116,28 @@ async fn connection(stream: TcpStream, router: Router) {
 
 async fn pay(
     State(payments): State<Payments>,
-    Query(query): Query<Wishes>,
+    query: Result<Query<Wishes>, QueryRejection>,
     headers: HeaderMap,
-    body: Bytes,
+    body: Result<Bytes, BytesRejection>,
 ) -> Response<Body> {
+    let (query, body) = match (query, body) {
+        (Ok(Query(query)), Ok(body)) => (query, body),
+        (Err(wrong), _) => return refused(wrong.status(), &wrong.body_text()),
+        (_, Err(wrong)) => return refused(wrong.status(), &wrong.body_text()),
+    };
     let wishes = match Wishes::read(query, &headers) {
         Ok(wishes) => wishes,
-        Err(wrong) => return answer(StatusCode::BAD_REQUEST, &json!({ "error": wrong })),
+        Err(wrong) => return refused(StatusCode::BAD_REQUEST, &wrong),
     };
     if let Some(status) = wishes.fail.or(wishes.refuse).and_then(|status| StatusCode::from_u16(status).ok()) {
-        return answer(status, &json!({ "error": "no payment was made, as you wished" }));
+        return refused(status, "no payment was made, as you wished");
     }
     let order: Order = match serde_json::from_slice(&body) {
         Ok(order) => order,
-        Err(error) => return answer(StatusCode::BAD_REQUEST, &json!({ "error": error.to_string() })),
+        Err(error) => return refused(StatusCode::BAD_REQUEST, &error.to_string()),
     };
     let Some(payment) = make(&payments, order) else {
-        return answer(StatusCode::INSUFFICIENT_STORAGE, &json!({ "error": "the demo is full" }));
+        return refused(StatusCode::INSUFFICIENT_STORAGE, "the demo is full");
     };
     if let Some(slow) = wishes.slow.and_then(|slow| times::parse_duration(&slow).ok()) {
         SystemClock::new().sleep(slow.min(SLOW_MAX)).await;
@@ -153,6 +167,18 @@ fn make(payments: &Payments, order: Order) -> Option<Payment> {
 async fn list(State(payments): State<Payments>) -> Response<Body> {
     let all = payments.lock().map(|payments| payments.clone()).unwrap_or_default();
     answer(StatusCode::OK, &all)
+}
+
+async fn show(State(payments): State<Payments>, id: Result<Path<String>, PathRejection>) -> Response<Body> {
+    let id = match id {
+        Ok(Path(id)) => id,
+        Err(wrong) => return refused(wrong.status(), &wrong.body_text()),
+    };
+    let found = payments.lock().ok().and_then(|all| all.iter().find(|payment| payment.id == id).cloned());
+    match found {
+        Some(payment) => answer(StatusCode::OK, &payment),
+        None => refused(StatusCode::NOT_FOUND, "there is no such payment"),
+    }
 }
 
 async fn count(State(payments): State<Payments>) -> String {
@@ -186,6 +212,10 @@ impl Wishes {
             drop: text("demo-drop").or(query.drop),
         })
     }
+}
+
+fn refused(status: StatusCode, why: &str) -> Response<Body> {
+    answer(status, &json!({ "error": why }))
 }
 
 fn answer(status: StatusCode, body: &impl Serialize) -> Response<Body> {

@@ -87,6 +87,7 @@ pub(super) fn describe(place: &Place, process: u32) -> String {
         lines.push(format!("     → {}", step.expect));
     }
     lines.push(String::new());
+    lines.push(format!("What else can be asked is in http://{}/openapi.json.", place.listen));
     lines.push("Ctrl-C ends the demo. `onlyonce demo --tour` tries all of this by itself.".to_owned());
     lines.join("\n")
 }

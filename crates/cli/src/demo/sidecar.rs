@@ -16,7 +16,7 @@ use super::system;
 use crate::failure::Failure;
 
 /// How long it may take to be ready, and to end.
-const START_WITHIN: Duration = Duration::from_secs(20);
+const START_WITHIN: Duration = Duration::from_mins(1);
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 

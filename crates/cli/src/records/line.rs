@@ -3,7 +3,7 @@
 //! The bytes carry their own version and checksum over the id, so that a line that was changed is refused.
 
 use onlyonce::record::codec;
-use onlyonce::{Record, RecordId, Secret};
+use onlyonce::{Record, RecordId, Secret, hex};
 use serde::{Deserialize, Serialize};
 
 /// The version of the lines themselves.
@@ -30,7 +30,7 @@ pub(crate) struct Line {
 
 impl Head {
     pub(crate) fn new(secret: &Secret) -> Self {
-        Self { onlyonce_export: VERSION, secret: to_hex(secret.expose()) }
+        Self { onlyonce_export: VERSION, secret: hex::encode(secret.expose()) }
     }
 
     pub(crate) fn secret(&self) -> Result<Secret, String> {
@@ -40,7 +40,7 @@ impl Head {
                 self.onlyonce_export
             ));
         }
-        let bytes = from_hex(&self.secret).and_then(|bytes| bytes.try_into().ok());
+        let bytes = hex::decode(&self.secret).and_then(|bytes| bytes.try_into().ok());
         bytes.map(Secret::new).ok_or_else(|| "the secret is not 64 hexadecimal digits".into())
     }
 }
@@ -48,29 +48,13 @@ impl Head {
 impl Line {
     pub(crate) fn new(id: &RecordId, record: &Record) -> Self {
         let bytes = codec::encode(id, record);
-        Self { id: id.to_string(), state: record.kind().to_string(), record: to_hex(&bytes) }
+        Self { id: id.to_string(), state: record.kind().to_string(), record: hex::encode(&bytes) }
     }
 
     pub(crate) fn read(&self) -> Result<(RecordId, Record), String> {
         let id: RecordId = self.id.parse().map_err(|error| format!("{error}"))?;
-        let bytes = from_hex(&self.record).ok_or("the record is not in hexadecimal digits")?;
+        let bytes = hex::decode(&self.record).ok_or("the record is not in hexadecimal digits")?;
         let record = codec::decode(&id, &bytes.into()).map_err(|error| error.to_string())?;
         Ok((id, record))
     }
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .flat_map(|byte| [byte >> 4, byte & 15])
-        .filter_map(|digit| char::from_digit(digit.into(), 16))
-        .collect()
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) {
-        return None;
-    }
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    text.as_bytes().chunks_exact(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
 }

@@ -48,11 +48,21 @@ impl Engine {
     /// The same engine under another policy: for routes that differ. Shares everything else.
     pub fn with_policy(&self, policy: Policy) -> Result<Self, EngineError> {
         check(&policy, self.shared.hook.is_some())?;
-        Ok(Self {
+        Ok(self.under(policy))
+    }
+
+    /// The same for doors whose requests bring their own hook ([`Request::recovered_by`](super::Request::recovered_by)).
+    pub fn with_policy_and_hooks_of_requests(&self, policy: Policy) -> Result<Self, EngineError> {
+        check(&policy, true)?;
+        Ok(self.under(policy))
+    }
+
+    fn under(&self, policy: Policy) -> Self {
+        Self {
             shared: Arc::clone(&self.shared),
             terms: Arc::new(policy.terms.clone()),
             policy: Arc::new(policy),
-        })
+        }
     }
 }
 

@@ -75,7 +75,7 @@ impl Attempt {
     {
         if self.heartbeat.is_over() {
             // The grant was on its way for too long. Nothing was started, so it is given back.
-            return self.give_back(reply).await;
+            return Box::pin(self.give_back(reply)).await;
         }
         let execution = Execution::new(&self);
         // A task of its own: work that blocks its thread must not starve the heartbeat, and a panic stays in there.
@@ -86,8 +86,10 @@ impl Attempt {
             Finish::Complete { outcome, retention, value } => {
                 self.complete(outcome, retention, value, reply).await;
             }
-            Finish::Release { keep_fingerprint, value } => self.release(keep_fingerprint, value, reply).await,
-            Finish::Abandon { value } => self.abandon(value, reply).await,
+            Finish::Release { keep_fingerprint, value } => {
+                Box::pin(self.release(keep_fingerprint, value, reply)).await;
+            }
+            Finish::Abandon { value } => Box::pin(self.abandon(value, reply)).await,
         }
     }
 

@@ -65,7 +65,12 @@ impl Engine {
             attempt: grant.attempt,
             steps: grant.steps,
         };
-        let found = self.ask(question).await;
+        let hook = request.hook.as_ref().or(self.shared.hook.as_ref()).map(Arc::clone);
+        let found = match hook {
+            Some(hook) => self.ask(hook, question).await,
+            // Nobody to ask: a request that was to bring its own hook did not.
+            None => None,
+        };
         let verdict = decision::verdict(found, grant.quiet_in);
         let known = verdict != Verdict::StillUnknown;
         let resolve = Resolve { id: request.id, fence: grant.fence, verdict, actor: Actor::Hook };
@@ -87,8 +92,7 @@ impl Engine {
     }
 
     /// The hook's finding; `None` when it failed, panicked or took longer than the recovery's lease.
-    async fn ask(&self, question: Question) -> Option<Found> {
-        let hook = Arc::clone(self.shared.hook.as_ref()?);
+    async fn ask(&self, hook: Arc<dyn RecoveryHook>, question: Question) -> Option<Found> {
         let id = question.id;
         let mut asking = tokio::spawn(async move { hook.find_out(&question).await });
         let found = tokio::select! {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::recover::RecoveryHook;
 use crate::fingerprint::Fingerprinted;
 use crate::lease::Retention;
 use crate::outcome::{Outcome, Tombstone};
@@ -18,6 +19,7 @@ pub struct Request {
     pub(super) key: ScopedKey,
     pub(super) fingerprint: Arc<dyn Fingerprinted>,
     pub(super) wait: Option<Duration>,
+    pub(super) hook: Option<Arc<dyn RecoveryHook>>,
 }
 
 impl Request {
@@ -28,13 +30,20 @@ impl Request {
 
     /// The same, for callers who keep a hand on what they look like: to take it back when the work never began.
     pub fn shared(secret: &Secret, key: ScopedKey, fingerprint: Arc<dyn Fingerprinted>) -> Self {
-        Self { id: key.record_id(secret), key, fingerprint, wait: None }
+        Self { id: key.record_id(secret), key, fingerprint, wait: None, hook: None }
     }
 
     /// Waits for this long, and not as the policy says, if someone else runs it.
     #[must_use]
     pub const fn with_wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
+        self
+    }
+
+    /// Asks `hook`, and not the engine's own, what became of it: for hooks that ask on behalf of this caller.
+    #[must_use]
+    pub fn recovered_by(mut self, hook: Arc<dyn RecoveryHook>) -> Self {
+        self.hook = Some(hook);
         self
     }
 

@@ -1,13 +1,17 @@
 //! What all clones of an engine share: the store, the clock, the observers, and the tasks that outlive callers.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument;
 
 use super::error::EngineError;
@@ -55,14 +59,35 @@ impl fmt::Debug for Shared {
 impl Shared {
     /// Starts a task that the caller's fate does not touch, unless the engine is shutting down.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<(), EngineError> {
-        // ORDER: counted before it is checked, so that a drain that began in between waits for it.
-        let _counted = self.tasks.token();
-        if self.stopping.is_cancelled() {
-            return Err(EngineError::stopping());
-        }
-        // Boxed first: the future is large, and everything around it would move it once more.
-        self.tasks.spawn(Box::pin(task).in_current_span());
+        let _counted = self.counted()?;
+        self.tasks.spawn(task.in_current_span());
         Ok(())
+    }
+
+    /// The same for a task that may have little to wait for: what can be done at once is done here and now, which for a
+    /// replay is all of it. Only the rest needs a task of its own.
+    pub(super) async fn begin(
+        &self,
+        mut task: Pin<Box<impl Future<Output = ()> + Send + 'static>>,
+    ) -> Result<(), EngineError> {
+        let _counted = self.counted()?;
+        // This never waits: a caller cannot go away between the first step and the rest.
+        let waits = poll_fn(|cx| {
+            // A panic ends the task, as it would on a task of its own, and the caller gets no reply.
+            let step = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(cx)));
+            Poll::Ready(step.is_ok_and(|step| step.is_pending()))
+        });
+        if waits.await {
+            self.tasks.spawn(task.in_current_span());
+        }
+        Ok(())
+    }
+
+    /// Has a drain wait while the token lives.
+    fn counted(&self) -> Result<TaskTrackerToken, EngineError> {
+        // ORDER: counted before it is checked, so that a drain that began in between waits for it.
+        let counted = self.tasks.token();
+        if self.stopping.is_cancelled() { Err(EngineError::stopping()) } else { Ok(counted) }
     }
 
     /// A store call that is not answered in time. It may have been applied all the same, and the error says so.

@@ -5,6 +5,7 @@ use http::{Response, StatusCode};
 
 use super::{Problem, ProblemKind};
 use crate::body::Body;
+use crate::percent;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -35,7 +36,7 @@ const fn code(kind: ProblemKind) -> u32 {
         ProblemKind::BodyTooLarge | ProblemKind::Quota => 8,
         ProblemKind::KeyExpired | ProblemKind::OutcomeUnknown | ProblemKind::AnswerNotKept => 9,
         ProblemKind::InFlight => 10,
-        ProblemKind::StoreUnavailable | ProblemKind::UpstreamUnreachable => 14,
+        ProblemKind::StoreUnavailable | ProblemKind::Overloaded | ProblemKind::UpstreamUnreachable => 14,
         ProblemKind::OutcomeIndeterminate => 15,
     }
 }
@@ -59,18 +60,7 @@ pub(crate) fn http_status(code: &HeaderValue) -> Option<StatusCode> {
     StatusCode::from_u16(status).ok()
 }
 
-fn hex_digit(nibble: u8) -> char {
-    char::from_digit(nibble.into(), 16).unwrap_or('0').to_ascii_uppercase()
-}
-
 /// As gRPC writes messages: printable ASCII without the percent sign, the rest in percent form.
 fn percent_encoded(text: &str) -> String {
-    text.bytes().fold(String::with_capacity(text.len()), |mut written, byte| {
-        if matches!(byte, 0x20..=0x7e) && byte != b'%' {
-            written.push(char::from(byte));
-        } else {
-            written.extend(['%', hex_digit(byte >> 4), hex_digit(byte & 15)]);
-        }
-        written
-    })
+    percent::encode(text, |byte| matches!(byte, 0x20..=0x7e) && byte != b'%')
 }

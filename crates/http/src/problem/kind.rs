@@ -61,6 +61,8 @@ kinds! {
     BodyTooLarge "body-too-large" PAYLOAD_TOO_LARGE "The request body is too large to be protected",
     /// The record could not be claimed or read; nothing was started.
     StoreUnavailable "store-unavailable" SERVICE_UNAVAILABLE "The operation was not started: its record cannot be reached",
+    /// All requests together hold as much as they may.
+    Overloaded "overloaded" SERVICE_UNAVAILABLE "The operation was not started: too much is being held in memory",
     /// The caller uses as much as it may.
     Quota "quota" TOO_MANY_REQUESTS "The caller has too many operations on record or running",
     /// The application could not be reached, or broke off.
@@ -77,6 +79,7 @@ impl ProblemKind {
             Self::InFlight
                 | Self::OutcomeUnknown
                 | Self::StoreUnavailable
+                | Self::Overloaded
                 | Self::Quota
                 | Self::UpstreamUnreachable
                 | Self::UpstreamTimeout

@@ -66,7 +66,7 @@ where
     let reading = read_within(Box::pin(body), route.response_bytes_max, route.response_within, &**clock);
     match reading.await {
         Read::Whole { bytes, trailers } => answering.whole(head, bytes, trailers),
-        Read::Unbounded { front, rest } => {
+        Read::Unbounded { front, rest } | Read::NoRoom { front, rest } => {
             answering.answer(head, Body::prefixed(front, rest), Some(Tombstone::TooLarge))
         }
         Read::Broken(error) => {

@@ -21,6 +21,9 @@ use crate::problem::{Problem, ProblemKind};
 use crate::route::Route;
 use crate::rules::{KeySource, PrincipalRule};
 
+/// When to ask again that found no room: bodies are held for as long as requests take.
+const ROOM_RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// A request whose way was decided before any claim.
 pub(super) enum Prepared {
     /// Ask the engine.
@@ -49,11 +52,18 @@ pub(super) async fn prepare(
             return Prepared::Refuse(problem, Some(Request::from_parts(head, body)));
         }
     };
-    let (bytes, trailers) = match read(body, route.request_bytes_max).await {
+    let mut held = shared.room.place();
+    let (bytes, trailers) = match read(body, route.request_bytes_max, &mut held).await {
         Read::Whole { bytes, trailers } => (bytes, trailers),
         Read::Unbounded { front, rest } => {
             let body = Body::prefixed(front, rest);
             return Prepared::Refuse(too_large(route), Some(Request::from_parts(head, body)));
+        }
+        Read::NoRoom { front, rest } => {
+            // ORDER: there is room again before the answer goes out.
+            drop(held);
+            let body = Body::prefixed(front, rest);
+            return Prepared::Refuse(no_room(), Some(Request::from_parts(head, body)));
         }
         Read::Broken(error) => {
             tracing::debug!(%error, "a request body broke off");
@@ -80,7 +90,7 @@ pub(super) async fn prepare(
     let scope = scope(route, principal, &head);
     let secret = route.engine.secret();
     let age = if route.refuse_old_uuidv7 { age(route, &key) } else { None };
-    let asked = Asked::new(secret, &route.fingerprint, head, bytes, trailers);
+    let asked = Asked::new(secret, &route.fingerprint, head, bytes, trailers, held);
     let call = Call::shared(secret, scope.into_key(key), Arc::<Asked>::clone(&asked)).with_wait(wait);
     match age {
         Some(age) => refuse_if_forgotten(route, call, asked, age).await,
@@ -113,6 +123,11 @@ fn too_large(route: &Route) -> Problem {
     let detail =
         format!("With a key, at most {} bytes are taken. Nothing was started.", route.request_bytes_max);
     Problem::new(ProblemKind::BodyTooLarge, detail)
+}
+
+fn no_room() -> Problem {
+    let detail = "Nothing was started. Ask again with the same key.";
+    Problem::new(ProblemKind::Overloaded, detail).retry_after(ROOM_RETRY_AFTER)
 }
 
 fn scope(route: &Route, principal: Principal, head: &Parts) -> Scope {

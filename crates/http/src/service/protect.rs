@@ -15,6 +15,7 @@ use tower_service::Service;
 use super::AskedKey;
 use super::ending;
 use super::prepare::{Prepared, prepare, taken};
+use super::recover::SafeGet;
 use super::reply::{Replier, conflict_problem, store_problem};
 use crate::body::Body;
 use crate::dispatch::Dispatch;
@@ -78,6 +79,10 @@ where
     R::Error: Into<BoxError>,
 {
     let id = call.id();
+    let call = match &replier.route.query {
+        Some(_) => call.recovered_by(Arc::new(SafeGet::new(inner.clone(), &replier.route, &asked))),
+        None => call,
+    };
     let spare = replier.route.may_run_unprotected().then(|| inner.clone());
     let (route, taking) = (Arc::clone(&replier.route), Arc::clone(&asked));
     let work = move |execution: Execution| async move {
@@ -104,7 +109,7 @@ where
     };
     match (spare, taken(&asked)) {
         (Some(spare), Some(request)) if would.may_pass(&replier.route) => {
-            run_unprotected(&replier, spare, id, &would, request).await
+            Box::pin(run_unprotected(&replier, spare, id, &would, request)).await
         }
         _ => Ok(replier.refuse(would.into_problem(), Some(id))),
     }

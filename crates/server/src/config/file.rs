@@ -38,7 +38,7 @@ pub struct File {
 pub struct ProxySection {
     /// Where to listen: `ADDRESS:PORT` or `unix:PATH`. Default `127.0.0.1:8080`: only this machine, until told otherwise.
     pub listen: Option<ListenAddress>,
-    /// The service to protect: `http://HOST:PORT` or `https://…`. No default.
+    /// The service to protect: `http://HOST:PORT`, `https://…` or `unix:PATH`. No default.
     pub upstream: Option<String>,
     /// Asked with the caller's credentials before every replay; anything but 2xx is passed on instead of it.
     pub auth_url: Option<String>,
@@ -47,6 +47,9 @@ pub struct ProxySection {
     pub forwarded: Option<ForwardedMode>,
     /// Connections at a time. Default 10000; more wait to be accepted.
     pub connections_max: Option<usize>,
+    /// Bytes of request bodies with a key that are held in memory at a time, all together. Default 268435456; beyond it
+    /// requests get 503 before anything is claimed.
+    pub buffered_bytes_max: Option<u64>,
     /// Bytes of a request's head. Default 32768.
     pub head_bytes_max: Option<usize>,
     /// Fields of a request's head. Default 100.

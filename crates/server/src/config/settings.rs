@@ -19,12 +19,16 @@ use crate::listen::wire::{HeadLimits, Patience};
 /// How long one execution may take when no rule says otherwise.
 const RUN_MAX: Duration = Duration::from_mins(5);
 
+/// How large a body with a key may be when no rule says otherwise.
+const REQUEST_BYTES_MAX: u64 = 2 << 20;
+
 /// What a sidecar needs to know beyond its rules.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub(crate) listen: ListenAddress,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) connections_max: usize,
+    pub(crate) buffered_bytes_max: u64,
     pub(crate) head: HeadLimits,
     pub(crate) patience: Patience,
     pub(crate) body_within: Duration,
@@ -71,9 +75,11 @@ pub struct StoreSettings {
     pub(crate) answer_within: Duration,
 }
 
-/// The root of a service: scheme, host, port and perhaps a path that all requests go below.
+/// The root of a service: scheme, host, port and perhaps a path that all requests go below; or a unix socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamUrl {
+    /// Where to connect instead of to the authority.
+    pub(crate) socket: Option<PathBuf>,
     pub(crate) scheme: Scheme,
     pub(crate) authority: Authority,
     /// Without a slash at its end.
@@ -83,7 +89,13 @@ pub struct UpstreamUrl {
 impl UpstreamUrl {
     pub(crate) fn parse(field: &str, text: &str) -> Result<Self, ConfigError> {
         let wrong = |why: &str| ConfigError::field(field, format!("`{text}` {why}"));
-        let example = "is not a URL such as http://127.0.0.1:3000";
+        let example = "is neither a URL such as http://127.0.0.1:3000 nor unix:PATH";
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path {
+                "" => Err(wrong("needs a path, as in unix:/run/service.sock")),
+                path => Ok(Self::over(path.into())),
+            };
+        }
         let parts = text.parse::<Uri>().map_err(|_| wrong(example))?.into_parts();
         let scheme = parts.scheme.filter(|scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS);
         let (Some(scheme), Some(authority)) = (scheme, parts.authority) else { return Err(wrong(example)) };
@@ -94,7 +106,14 @@ impl UpstreamUrl {
         if path.query().is_some() {
             return Err(wrong("has a query: only a path can stand before every request's own"));
         }
-        Ok(Self { scheme, authority, prefix: path.path().trim_end_matches('/').to_owned() })
+        let prefix = path.path().trim_end_matches('/').to_owned();
+        Ok(Self { socket: None, scheme, authority, prefix })
+    }
+
+    /// A socket has no name of its own; where one is needed, it is this machine's.
+    fn over(socket: PathBuf) -> Self {
+        let authority = Authority::from_static("localhost");
+        Self { socket: Some(socket), scheme: Scheme::HTTP, authority, prefix: String::new() }
     }
 
     pub(crate) fn is_https(&self) -> bool {
@@ -115,6 +134,7 @@ pub(super) fn defaults() -> File {
             listen: Some(ListenAddress::Tcp(([127, 0, 0, 1], 8080).into())),
             forwarded: Some(ForwardedMode::Replace),
             connections_max: Some(10_000),
+            buffered_bytes_max: Some(256 << 20),
             head_bytes_max: Some(32 * 1024),
             fields_max: Some(100),
             first_byte_within: seconds(10),
@@ -160,6 +180,7 @@ impl Config {
             listen: needed("proxy.listen", proxy.listen.clone())?,
             tls: tls(&self.merged.tls)?,
             connections_max: at_least_one("proxy.connections_max", proxy.connections_max)?,
+            buffered_bytes_max: self.buffered_bytes_max()?,
             head: HeadLimits {
                 bytes_max: at_least_one("proxy.head_bytes_max", proxy.head_bytes_max)?,
                 fields_max: at_least_one("proxy.fields_max", proxy.fields_max)?,
@@ -184,6 +205,23 @@ impl Config {
         };
         self.check_upstream_time(&settings)?;
         Ok(settings)
+    }
+
+    /// Room for one body of the largest kind at least: else it could never be taken, and nobody would say why.
+    fn buffered_bytes_max(&self) -> Result<u64, ConfigError> {
+        let bytes = needed("proxy.buffered_bytes_max", self.merged.proxy.buffered_bytes_max)?;
+        let largest =
+            self.rules().iter().map(|rules| rules.request_bytes_max.unwrap_or(REQUEST_BYTES_MAX)).max();
+        if bytes < largest.unwrap_or_default() {
+            return Err(ConfigError::field(
+                "proxy.buffered_bytes_max",
+                format!(
+                    "is smaller than request_bytes_max ({}): no such body could ever be taken",
+                    largest.unwrap_or_default()
+                ),
+            ));
+        }
+        Ok(bytes)
     }
 
     /// How the log is written.

@@ -125,6 +125,11 @@ fn what_cannot_work_is_refused_with_its_name() {
         ("[proxy]\nupstream = \"http://u:p@a\"", "credentials"),
         ("[proxy]\nupstream = \"http://a/?b\"", "query"),
         ("[proxy]\nupstream = \"http://a\"\nconnections_max = 0", "proxy.connections_max"),
+        ("[proxy]\nupstream = \"http://a\"\nbuffered_bytes_max = 2097151", "proxy.buffered_bytes_max"),
+        (
+            &format!("{good}[[route]]\npath = \"/a\"\nrequest_bytes_max = 268435457"),
+            "proxy.buffered_bytes_max",
+        ),
         ("[proxy]\nupstream = \"http://a\"\nhead_within = \"0s\"", "proxy.head_within"),
         ("[proxy]\nupstream = \"http://a\"\nupstream_within = \"5m\"", "proxy.upstream_within"),
         (&format!("{good}[[route]]\npath = \"/a\"\nrun_max = \"30s\""), "proxy.upstream_within"),

@@ -1,6 +1,7 @@
 //! Connections to one upstream, whatever a request says: the configuration decides where requests go, never a client.
 
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,15 +12,16 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::config::UpstreamUrl;
 
-/// Makes connections to one host and port.
+/// Makes connections to one host and port, or to one unix socket.
 #[derive(Clone)]
 pub(crate) struct Connector {
+    socket: Option<Arc<Path>>,
     host: Arc<str>,
     port: u16,
     within: Duration,
@@ -42,11 +44,15 @@ impl Connector {
                 Some((TlsConnector::from(config), name))
             }
         };
-        Ok(Self { host: host.into(), port: url.port(), within, tls })
+        let socket = url.socket.as_deref().map(Into::into);
+        Ok(Self { socket, host: host.into(), port: url.port(), within, tls })
     }
 
-    async fn connect(self) -> io::Result<Stream> {
+    pub(super) async fn connect(self) -> io::Result<Stream> {
         let connecting = async {
+            if let Some(socket) = &self.socket {
+                return Ok(Stream::Unix(TokioIo::new(UnixStream::connect(socket).await?)));
+            }
             // Tries every address of the name.
             let stream = TcpStream::connect((&*self.host, self.port)).await?;
             stream.set_nodelay(true)?;
@@ -81,6 +87,7 @@ impl tower::Service<Uri> for Connector {
 /// A connection to the upstream.
 pub(crate) enum Stream {
     Clear(TokioIo<TcpStream>),
+    Unix(TokioIo<UnixStream>),
     Tls(TokioIo<Box<TlsStream<TcpStream>>>),
 }
 
@@ -99,6 +106,7 @@ macro_rules! either {
     ($stream:expr, $io:ident => $call:expr) => {
         match $stream {
             Stream::Clear($io) => $call,
+            Stream::Unix($io) => $call,
             Stream::Tls($io) => $call,
         }
     };

@@ -15,11 +15,14 @@ use crate::check::items::{
 use crate::check::options::Options;
 use crate::check::probe::{Probe, Request, SETTLE_TRIES, fresh_key, told};
 use crate::check::verdict::{Findings, Judgement, fail, not_applicable, not_supported, pass, unknown};
-use crate::check::wire::Reply;
+use crate::check::wire::{Reply, Silence};
 use crate::failure::Failure;
 
-/// Beside those at once: retries until the key settles, and with `--slow` one request, another body, and a retry.
-pub(super) const REQUESTS_MAX: u32 = SETTLE_TRIES + 2;
+/// How often a slow request and another one beside it are sent until the slow one comes first.
+const MEANWHILE_TRIES: u32 = 3;
+
+/// Beside those at once: retries until the key settles, and with `--slow` one request and another body, some times.
+pub(super) const REQUESTS_MAX: u32 = SETTLE_TRIES + 2 * MEANWHILE_TRIES;
 
 pub(super) async fn run(
     probe: &Probe,
@@ -120,22 +123,32 @@ async fn mismatch(probe: &Probe, options: &Options, base: &Base) -> Result<Judge
     if options.slow.is_none() {
         return Ok(not_applicable("give --slow, a header that makes the endpoint take a second or so"));
     }
-    let running = slowed(options, &base.keyed(&fresh_key()?));
-    let other = async {
-        // The running one needs a start; how long it has been running does not matter.
-        probe.pause(Duration::from_millis(200)).await;
-        probe.send(&running.body(options.other_body.clone())).await
-    };
-    let (first, reply) = tokio::join!(probe.send(&running), other);
-    Ok(match &reply {
+    let mut first = Err(Silence::Spent);
+    for _ in 0..MEANWHILE_TRIES {
+        let running = slowed(options, &base.keyed(&fresh_key()?));
+        let other = async {
+            // The running one needs a start; how long it has been running does not matter.
+            probe.pause(Duration::from_millis(200)).await;
+            probe.send(&running.body(options.other_body.clone())).await
+        };
+        let reply;
+        (first, reply) = tokio::join!(probe.send(&running), other);
         // On a busy machine the other one may have come first, and then it is the right one to run.
-        Ok(answer) if answer.is_taken() && !matches!(&first, Ok(first) if first.is_taken()) => {
-            unknown(format!("the slow request did not come first: it was answered {}", told(&first)))
+        let came_first = matches!(&first, Ok(first) if first.is_taken());
+        if came_first || !matches!(&reply, Ok(answer) if answer.is_taken()) {
+            return Ok(beside(&reply));
         }
+    }
+    Ok(unknown(format!("the slow request did not come first: it was answered {}", told(&first))))
+}
+
+/// Judges the answer to another body while the first is running.
+fn beside(reply: &Reply) -> Judgement {
+    match reply {
         Ok(answer) if answer.status == 422 => pass("422, also while the first is running"),
         Ok(answer) if answer.is_refused() => {
             pass(format!("refused with {}; the draft leaves the order open", answer.status))
         }
-        _ => fail(format!("answered {}", told(&reply))),
-    })
+        _ => fail(format!("answered {}", told(reply))),
+    }
 }

@@ -37,7 +37,8 @@ impl Attempt {
         // I9: the caller gets the answer with its mark; the outcome is still to be recorded.
         self.observe(Event::Unrecorded);
         self.reply(Ok(Recorded::Unrecorded), value, reply);
-        let told = self.tell_in_background(|| store.complete(&complete)).await;
+        // Boxed: seldom needed.
+        let told = Box::pin(self.tell_in_background(|| store.complete(&complete))).await;
         self.observe(told.map_or(Event::Abandoned, |(answer, _)| decision::completed(answer).1));
     }
 
@@ -50,7 +51,7 @@ impl Attempt {
         self.observe(event);
         self.reply(Ok(recorded), value, reply);
         if told.is_none() {
-            let told = self.tell_in_background(|| store.release(&release)).await;
+            let told = Box::pin(self.tell_in_background(|| store.release(&release))).await;
             self.observe(released(told).1);
         }
     }

@@ -27,7 +27,8 @@ const OFF_AGENDA: u64 = u64::MAX;
 
 #[derive(Default)]
 pub(super) struct Shard {
-    slots: ById<Slot>,
+    /// Boxed: a map of comings and goings has up to four places for each record, and an empty place must cost little.
+    slots: ById<Box<Slot>>,
     bytes: usize,
     counts: [u64; StateKind::ALL.len()],
     /// What a sweep should look at, by second. Written when a record comes to be and when it becomes due earlier; one
@@ -77,7 +78,7 @@ impl Shard {
                 earlier
             }
             None => {
-                self.slots.insert(*id, Slot { record, scheduled: due });
+                self.slots.insert(*id, Box::new(Slot { record, scheduled: due }));
                 true
             }
         };
@@ -178,4 +179,71 @@ impl Shard {
 
 fn second(at: Timestamp) -> u64 {
     at.as_millis() / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::transition::{Claim, ClaimAnswer, Complete, Moment, Sweep, Terms, Token, apply};
+    use crate::{
+        Fence, Fingerprint, Key, Outcome, Owner, Policy, Principal, Retention, Rules, Scope, Secret,
+    };
+
+    /// Records that come in a second, and seconds for which they are kept.
+    const RATE: u64 = 200;
+    const KEPT: u64 = 5;
+
+    /// Bytes that the shard takes beside the records themselves.
+    fn room(shard: &Shard) -> usize {
+        fn place<T>(_: &ById<T>) -> usize {
+            size_of::<(RecordId, T)>() + 1
+        }
+        let agenda: usize = shard.agenda.values().map(Vec::capacity).sum();
+        shard.slots.capacity() * place(&shard.slots) + agenda * size_of::<RecordId>()
+    }
+
+    /// One request: claimed, completed, and gone when its retention is over.
+    fn come(shard: &mut Shard, secret: &Secret, terms: &Arc<Terms>, number: u64, moment: Moment) {
+        let key = Scope::new("test", Principal::Anonymous).key(Key::new(&format!("k{number}")).unwrap());
+        let fingerprint = Fingerprint::builder(secret, Rules::standard()).finish();
+        let (id, owner) = (key.record_id(secret), Owner::random().unwrap());
+        let claim = Claim { id, fingerprint, owner, terms: Arc::clone(terms) };
+        let (change, answer) = apply(shard.get(&id), &claim, moment);
+        shard.write(&id, change);
+        let ClaimAnswer::Granted(grant) = answer else { panic!("a new key: {answer:?}") };
+        let token = Token { id, owner, fence: grant.fence };
+        let complete = Complete { token, outcome: Outcome::kept(1, "done"), retention: None };
+        let (change, _) = apply(shard.get(&id), &complete, moment);
+        shard.write(&id, change);
+    }
+
+    #[test]
+    fn comings_and_goings_take_room_by_what_is_there_and_not_by_what_was() {
+        let (secret, mut shard) = (Secret::new([7; 32]), Shard::default());
+        let policy = Policy::default().retention(Retention::new(Duration::from_secs(KEPT)).unwrap());
+        let terms = Arc::new(policy.terms().clone());
+        let (mut number, mut most) = (0, 0);
+        for second in 1..=300 {
+            let now = Timestamp::from_millis(second * 1000);
+            for _ in 0..RATE {
+                number += 1;
+                let next_fence = Fence::new(number).unwrap();
+                come(&mut shard, &secret, &terms, number, Moment { now, next_fence });
+            }
+            for id in shard.due(now, usize::MAX) {
+                let (change, _) =
+                    apply(shard.get(&id), &Sweep { id }, Moment { now, next_fence: Fence::default() });
+                shard.write(&id, change);
+                shard.schedule(&id);
+            }
+            most = most.max(room(&shard));
+        }
+        let live = shard.len();
+        assert!(live as u64 <= RATE * (KEPT + 1), "{live} records are left");
+        // A map under churn grows to four places for each record, and each is named on the agenda at most twice.
+        assert!(most / live < 400, "{most} bytes for {live} records");
+    }
 }

@@ -122,7 +122,7 @@ pub async fn a8_a_key_on_a_safe_method_passes_through(fixture: &impl HttpFixture
 
 /// Choice 9: woken, not polled, and all with the same answer.
 pub async fn a9_waiters_get_the_answer_of_the_one_that_runs(fixture: &impl HttpFixture) {
-    let rules = Rules { wait: Some("20s".parse().unwrap()), ..Rules::default() };
+    let rules = Rules { wait: Some("2m".parse().unwrap()), ..Rules::default() };
     let stage = Stage::new(fixture, rules).await;
     stage.application.hold();
     let calls: Vec<_> = (0..20).map(|_| stage.start(ask("k"))).collect();
@@ -139,8 +139,8 @@ pub async fn a9_waiters_get_the_answer_of_the_one_that_runs(fixture: &impl HttpF
 
 /// Choice 9: the caller may shorten the wait, or lengthen it up to a bound.
 pub async fn a9_prefer_wait_changes_the_patience(fixture: &impl HttpFixture) {
-    let bound = Some("20s".parse().unwrap());
-    for (wait, asked_for) in [("20s", "wait=0"), ("0s", "respond-async")] {
+    let bound = Some("2m".parse().unwrap());
+    for (wait, asked_for) in [("2m", "wait=0"), ("0s", "respond-async")] {
         let rules = Rules { wait: Some(wait.parse().unwrap()), wait_max: bound, ..Rules::default() };
         let stage = Stage::new(fixture, rules).await;
         stage.application.hold();

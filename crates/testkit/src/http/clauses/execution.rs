@@ -9,7 +9,7 @@ use crate::http::{Given, HttpFixture, Stage, Turn};
 
 /// A caller who hangs up neither stops the work nor loses its answer.
 pub async fn d_a_vanished_client_loses_nothing(fixture: &impl HttpFixture) {
-    let rules = Rules { wait: Some("20s".parse().unwrap()), ..Rules::default() };
+    let rules = Rules { wait: Some("2m".parse().unwrap()), ..Rules::default() };
     let stage = Stage::new(fixture, rules).await;
     stage.application.hold();
     let call = stage.start(ask("k"));

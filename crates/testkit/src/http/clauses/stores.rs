@@ -53,7 +53,7 @@ pub async fn d_an_open_route_runs_unprotected_and_says_so(fixture: &impl HttpFix
 
 /// I9: the answer is given with its mark, and recorded as soon as that can be done.
 pub async fn d_an_unrecorded_answer_says_so_and_is_recorded_later(fixture: &impl HttpFixture) {
-    let rules = Rules { wait: Some("20s".parse().unwrap()), ..Rules::default() };
+    let rules = Rules { wait: Some("2m".parse().unwrap()), ..Rules::default() };
     let stage = Stage::new(fixture, rules).await;
     let Some(store) = faulty(&stage) else { return };
     store.next_times(1000, Operation::Complete, &Fault::Refuse);
