@@ -11,16 +11,18 @@ use onlyonce_testkit::{Fixture, ManualClock};
 use tempfile::TempDir;
 
 struct Folder {
+    // ORDER: fields go in this order, and the store ends its threads when it goes: a sealer that still writes would
+    // keep the folder from being removed.
+    store: Mutex<Option<Arc<EmbeddedStore>>>,
     dir: TempDir,
     clock: Arc<ManualClock>,
     options: Options,
-    store: Mutex<Option<Arc<EmbeddedStore>>>,
 }
 
 impl Folder {
     fn new(options: Options) -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
-        let folder = Self { dir, clock: Arc::new(ManualClock::default()), options, store: Mutex::new(None) };
+        let folder = Self { store: Mutex::new(None), dir, clock: Arc::new(ManualClock::default()), options };
         folder.open();
         folder
     }

@@ -21,7 +21,7 @@ async def create(request):
     except ValueError:
         return JSONResponse({"detail": "not JSON"}, 400)
     if "demo-slow" in request.headers:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(2)
     if "demo-fail" in request.headers:
         raise RuntimeError("the bank does not answer")
     payments += 1

@@ -1,6 +1,6 @@
 //! The command line: what it refuses, what it announces, what it prints, and with which code it ends.
 
-use std::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use crate::report::{check, onlyonce};
 use crate::server::{Defect, Server};
@@ -22,8 +22,10 @@ fn another_machine_is_asked_only_with_yes() {
 
 #[test]
 fn what_cannot_be_checked_has_its_own_code() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (code, _, errors) = run(&[&format!("http://{free}/")]);
+    // A port that is taken, so that no other test gets it, and where nobody listens.
+    let silent = TcpSocket::new_v4().unwrap();
+    silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let (code, _, errors) = run(&[&format!("http://{}/", silent.local_addr().unwrap())]);
     assert_eq!(code, 69, "{errors}");
     let server = Server::start(Defect::Nothing);
     let (code, _, errors) = run(&[&server.url(), "--body", "no JSON"]);

@@ -6,25 +6,28 @@ const { idempotency, getSharedIdempotencyService } = require('express-idempotenc
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
+// So far away that requests sent at once meet on the way, also on a loaded machine.
+const FAR = 500;
+
 class RemoteAdapter {
   constructor() {
     this.records = new Map();
   }
   async findByIdempotencyKey(key) {
-    await pause(20);
+    await pause(FAR);
     return this.records.get(key) ?? null;
   }
   async create(record) {
-    await pause(20);
+    await pause(FAR);
     if (this.records.has(record.idempotencyKey)) throw new Error('duplicate key');
     this.records.set(record.idempotencyKey, record);
   }
   async update(record) {
-    await pause(20);
+    await pause(FAR);
     this.records.set(record.idempotencyKey, record);
   }
   async delete(key) {
-    await pause(20);
+    await pause(FAR);
     this.records.delete(key);
   }
 }
@@ -38,7 +41,7 @@ app.use('/payments', idempotency(options));
 app.get('/payments/count', (request, response) => response.type('text/plain').send(String(payments)));
 app.post('/payments', async (request, response) => {
   if (getSharedIdempotencyService().isHit(request)) return;
-  if (request.get('demo-slow')) await pause(500);
+  if (request.get('demo-slow')) await pause(2000);
   if (request.get('demo-fail')) throw new Error('the bank does not answer');
   payments += 1;
   const id = `pay_${payments}`;

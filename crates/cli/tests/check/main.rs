@@ -9,3 +9,5 @@ mod peers;
 mod report;
 mod server;
 mod teeth;
+#[path = "../tools/mod.rs"]
+mod tools;

@@ -16,7 +16,8 @@ pub(crate) fn onlyonce() -> Command {
 
 /// Checks `url`, and fails unless there is a report.
 pub(crate) fn check(url: &str, options: &[&str]) -> Report {
-    let output = onlyonce().args(["check", url, "--json"]).args(options).output().unwrap();
+    // Patient: an endpoint on a loaded machine is slow, and not silent.
+    let output = onlyonce().args(["check", url, "--json", "--timeout", "1m"]).args(options).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     let json = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("no report: {errors}"));
     Report { code: output.status.code().unwrap(), json }

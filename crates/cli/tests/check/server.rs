@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
@@ -17,7 +18,7 @@ use hyper_util::rt::TokioIo;
 use onlyonce::Key;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
-use tokio::runtime::Runtime;
+use tokio::sync::{oneshot, watch};
 use tokio_rustls::TlsAcceptor;
 
 /// What is wrong with the server.
@@ -71,12 +72,45 @@ struct State {
     /// Held while a body is on its way, where the key is taken before it: a whole request that comes meanwhile must see
     /// how that one ends, or this server would have a second defect now and then.
     arriving: tokio::sync::Mutex<()>,
+    /// How many requests with a key were decided on, by the key as it was written.
+    decided: watch::Sender<HashMap<Vec<u8>, u32>>,
+}
+
+impl State {
+    /// Notes that it is decided what becomes of a request.
+    fn decide(&self, headers: &HeaderMap) {
+        if let Some(key) = headers.get("idempotency-key") {
+            self.decided.send_modify(|decided| *decided.entry(key.as_bytes().to_vec()).or_default() += 1);
+        }
+    }
+
+    /// Takes a while, and as long as it takes for another request to meet this one: what happens meanwhile must not
+    /// depend on the speed of the machine.
+    async fn slow(&self, headers: &HeaderMap) {
+        // tidy: sleep because slow work is what the caller asked for
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        if let Some(key) = headers.get("idempotency-key") {
+            let mut decided = self.decided.subscribe();
+            let met = decided.wait_for(|decided| decided.get(key.as_bytes()).is_some_and(|count| *count > 1));
+            // One that hung up may never have come this far: then nobody else comes.
+            let _ = tokio::time::timeout(Duration::from_secs(10), met).await;
+        }
+    }
 }
 
 /// A running server; it ends with this value.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    _runtime: Runtime,
+    /// Dropped to end it.
+    stop: Option<oneshot::Sender<()>>,
+    serving: Option<JoinHandle<()>>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        drop(self.serving.take().map(JoinHandle::join));
+    }
 }
 
 impl Server {
@@ -98,8 +132,9 @@ impl Server {
     }
 
     fn start_with(defect: Defect, tls: Option<TlsAcceptor>) -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        // One thread, and what comes first is served first: with more, a server that was not scheduled for a while may
+        // take a retry before what it repeats.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0))).unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
@@ -107,14 +142,17 @@ impl Server {
             records: Mutex::default(),
             effects: Mutex::default(),
             arriving: tokio::sync::Mutex::default(),
+            decided: watch::Sender::default(),
         });
-        runtime.spawn(async move {
+        let accepting = async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let state = Arc::clone(&state);
                 let service = service_fn(move |request| answer(Arc::clone(&state), request));
                 let tls = tls.clone();
                 tokio::spawn(async move {
-                    let http = http1::Builder::new();
+                    let mut http = http1::Builder::new();
+                    // What was sent counts, also if its caller has gone by the time it is read.
+                    http.half_close(defect != D::ForgetsWhenHungUp);
                     // How a connection ends is the caller's business.
                     let _ = match tls {
                         None => http.serve_connection(TokioIo::new(stream), service).await,
@@ -125,8 +163,17 @@ impl Server {
                     };
                 });
             }
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = thread::spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = accepting => {}
+                    _ = stopped => {}
+                }
+            });
         });
-        Self { address, _runtime: runtime }
+        Self { address, stop: Some(stop), serving: Some(serving) }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -167,10 +214,13 @@ async fn handle(state: &Arc<State>, request: Request<Incoming>) -> Answer {
     if let Some(id) = torn {
         state.records.lock().unwrap().remove(&id);
     }
-    drop(arriving);
     let key = match key(state.defect, &head.headers) {
         Ok(Some(key)) if state.defect != D::IgnoresKeys => key,
-        Ok(_) => return work(state, &head.headers, &body).await,
+        Ok(_) => {
+            drop(arriving);
+            state.decide(&head.headers);
+            return work(state, &head.headers, &body).await;
+        }
         Err(()) => return problem(state.defect, 400, "key-invalid"),
     };
     let caller = head.headers.get(AUTHORIZATION).filter(|_| state.defect != D::HasOneScope);
@@ -180,7 +230,10 @@ async fn handle(state: &Arc<State>, request: Request<Incoming>) -> Answer {
         D::ComparesOnlyBodies => format!("{body:?}"),
         _ => format!("{} {} {:?} {body:?}", head.method, head.uri, head.headers.get(CONTENT_TYPE)),
     };
-    if let Some(answer) = claim(state, &id, &print) {
+    let claimed = claim(state, &id, &print);
+    drop(arriving);
+    state.decide(&head.headers);
+    if let Some(answer) = claimed {
         return answer;
     }
     // Detached: a caller that hangs up does not stop it.
@@ -248,6 +301,10 @@ async fn run(state: Arc<State>, id: String, print: String, headers: HeaderMap, b
         500.. if state.defect == D::IsStuckAfterFailure => {}
         400..500 if state.defect == D::IsStuckAfterRefusal => {}
         400.. => drop(records.remove(&id)),
+        // Of several that ran, the first is remembered: one that was already replayed must not be replaced.
+        _ if state.defect == D::ClaimsOnlyAtTheEnd => {
+            records.entry(id).or_insert_with(|| Record::Done(print, answer.clone()));
+        }
         _ => drop(records.insert(id, Record::Done(print, answer.clone()))),
     }
     answer
@@ -266,8 +323,7 @@ async fn work(state: &State, headers: &HeaderMap, body: &[u8]) -> Answer {
         *effects
     };
     if headers.contains_key("demo-slow") {
-        // tidy: sleep because slow work is what the caller asked for
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        state.slow(headers).await;
     }
     if state.defect == D::AnswersAlike {
         return (200, Vec::new(), "done".to_owned());

@@ -33,8 +33,11 @@ impl Proxy {
         let mut command = onlyonce(&["proxy", "--listen", "127.0.0.1:0"]);
         let mut child = command
             .args(args)
-            // A loaded disk is no failed store.
+            // A loaded disk is no failed store, and a client that is not scheduled is not an idle one.
             .env("ONLYONCE_STORE_ANSWER_WITHIN", "30s")
+            .env("ONLYONCE_PROXY_FIRST_BYTE_WITHIN", "2m")
+            .env("ONLYONCE_PROXY_HEAD_WITHIN", "2m")
+            .env("ONLYONCE_PROXY_UPSTREAM_CONNECT_WITHIN", "2m")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

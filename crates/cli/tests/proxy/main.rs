@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed check panics")]
 
 mod binary;
+#[path = "../tools/mod.rs"]
+mod tools;
 mod upstream;
 
 mod command;

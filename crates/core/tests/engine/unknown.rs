@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onlyonce_core::{
-    BoxError, Conflict, Engine, EngineErrorKind, Event, Failure, Found, MemoryStore, Outcome, Question,
-    RecoveryHook, Run, Tombstone, UnknownPolicy,
+    BoxError, Conflict, Ending, Engine, EngineErrorKind, Event, Failure, Found, MemoryStore, Outcome,
+    Question, RecoveryHook, Reply, Request, Run, Tombstone, UnknownPolicy,
 };
 use onlyonce_testkit::run;
 
-use crate::stage::{LEASE, Stage, conflict, done, policy};
+use crate::stage::{LEASE, Stage, conflict, done, key, policy};
 
 async fn fail_without_knowing(stage: &Stage) {
     let failed = stage.call_with(|_| async { Err(Failure::unknown("connection reset".into())) }).await;
@@ -155,6 +155,46 @@ fn a_hook_that_never_answers_is_given_a_lease() {
         };
         let (answer, ()) = tokio::join!(stage.call(1), moving);
         assert!(matches!(conflict(answer), Conflict::OutcomeUnknown { .. }));
+    });
+}
+
+/// Asks under the query policy, with a hook of its own.
+async fn ask_with(engine: &Engine, stage: &Stage, hook: Option<Arc<Told>>) -> Reply<u32> {
+    let mut request = Request::new(engine.secret(), key("order-7"), stage.asked(b"body"));
+    if let Some(hook) = hook {
+        request = request.recovered_by(hook);
+    }
+    let work = |_| async { Ending::Abandon { value: 1 } };
+    engine.perform(request, work).await.unwrap()
+}
+
+#[test]
+fn a_request_may_bring_a_hook_of_its_own() {
+    run(async {
+        let engines = Told::new(Found::Executed(Outcome::kept(1, "1")));
+        let stage = Stage::with_hook(query(), Some(engines.clone())).await;
+        fail_without_knowing(&stage).await;
+        let own = Told::new(Found::Executed(Outcome::kept(1, "42")));
+        let reply = ask_with(&stage.engine, &stage, Some(own.clone())).await;
+        let Reply::Replay(replay) = reply else { panic!("{reply:?}") };
+        assert_eq!(replay.outcome, Outcome::kept(1, "42"));
+        let asked = own.1.lock().unwrap();
+        assert_eq!((asked.len(), asked[0].key.clone()), (1, key("order-7")));
+        assert!(engines.1.lock().unwrap().is_empty(), "the engine's own was not asked");
+    });
+}
+
+#[test]
+fn a_request_without_a_hook_where_requests_bring_theirs_stays_unknown() {
+    run(async {
+        let stage = Stage::new(policy()).await;
+        let engine = stage.engine.with_policy_and_hooks_of_requests(query()).unwrap();
+        assert!(stage.engine.with_policy(query()).is_err());
+        fail_without_knowing(&stage).await;
+        let reply = ask_with(&engine, &stage, None).await;
+        assert!(matches!(reply, Reply::Conflict(Conflict::OutcomeUnknown { .. })), "{reply:?}");
+        let own = Told::new(Found::Executed(Outcome::kept(1, "42")));
+        assert!(matches!(ask_with(&engine, &stage, Some(own)).await, Reply::Replay(_)));
     });
 }
 

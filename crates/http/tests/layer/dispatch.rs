@@ -1,7 +1,11 @@
 //! What the inner service reports about requests that got no answer.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use onlyonce_http::{Answered, Dispatch, How, ProblemKind, Rules};
-use onlyonce_testkit::run;
+use onlyonce_testkit::{ManualClock, run};
+use tokio::sync::Notify;
 
 use crate::stage::{Broken, Stage, answer, ask};
 
@@ -75,10 +79,27 @@ fn an_error_of_an_unprotected_request_stays_what_it_is() {
 #[test]
 fn work_that_takes_too_long_is_stopped_and_unknown() {
     run(async {
-        let lease = Some("100ms".parse().unwrap());
+        let lease = Some("10s".parse().unwrap());
         let rules = Rules { lease, run_max: lease, ..Rules::default() };
-        let stage = Stage::new(rules, |_| std::future::pending()).await;
-        let got = stage.call(ask("k")).await;
+        let (clock, begun) = (Arc::new(ManualClock::default()), Arc::new(Notify::new()));
+        let beginning = Arc::clone(&begun);
+        let answer = move |_| {
+            beginning.notify_one();
+            std::future::pending()
+        };
+        let stage = Stage::by_clock(clock.clone(), answer, |builder| builder.defaults(rules)).await;
+        let time_passes = async {
+            begun.notified().await;
+            loop {
+                clock.slept_on_for(Duration::from_millis(1)).await;
+                clock.advance(Duration::from_millis(500));
+                tokio::task::yield_now().await;
+            }
+        };
+        let got = tokio::select! {
+            got = stage.call(ask("k")) => got,
+            () = time_passes => unreachable!("time passes for ever"),
+        };
         assert_eq!((got.status, got.problem().as_str()), (504, "upstream-timeout"));
         let how = got.response.extensions().get::<Answered>().unwrap().how;
         assert_eq!(how, How::Refused(ProblemKind::UpstreamTimeout));

@@ -29,6 +29,8 @@ run_max = "2m"
 retention = "72h"
 unknown_retention = "30d"
 unknown = "rerun"
+query_url = "/by-key/{key}"
+query_within = "3s"
 hold_for = "1h"
 attempts_max = 5
 classify = { "409" = "release", "4xx" = "store" }
@@ -96,6 +98,9 @@ fn what_cannot_work_is_refused() {
             "lease = \"10m\"",
             "retention = \"0s\"",
             "attempts_max = 0",
+            "unknown = \"query\"",
+            "query_url = \"https://elsewhere/{key}\"",
+            "query_url = \"/by-key/{key}\"\nquery_within = \"0s\"",
             "wait = \"2h\"",
             "classify = { \"99\" = \"store\" }",
             "classify = { \"6xx\" = \"store\" }",

@@ -9,7 +9,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use onlyonce_core::{Engine, MemoryStore, Store};
+use onlyonce_core::clock::SystemClock;
+use onlyonce_core::{Clock, Engine, MemoryLimits, MemoryStore, Store};
 use onlyonce_http::{Body, Event, LayerBuilder, Observer, OnceLayer, OnceService, Rules};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -96,8 +97,19 @@ impl Stage {
     where
         F: Future<Output = Result<Response<Body>, Broken>> + Send + 'static,
     {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-        let engine = Engine::builder(store.clone()).build().await.unwrap();
+        Self::by_clock(Arc::new(SystemClock::new()), answer, build).await
+    }
+
+    pub(crate) async fn by_clock<F>(
+        clock: Arc<dyn Clock>,
+        answer: impl Fn(Request<Body>) -> F + Send + Sync + 'static,
+        build: impl FnOnce(LayerBuilder) -> LayerBuilder,
+    ) -> Self
+    where
+        F: Future<Output = Result<Response<Body>, Broken>> + Send + 'static,
+    {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock), MemoryLimits::default()));
+        let engine = Engine::builder(store.clone()).clock(clock).build().await.unwrap();
         let seen = Arc::new(Seen::default());
         let builder = OnceLayer::builder(engine.clone()).observer(seen.clone());
         let layer = build(builder).build().unwrap();

@@ -56,6 +56,11 @@ impl Wire {
         let _ = self.stream.flush().await;
     }
 
+    /// Says that no more comes; answers still do.
+    pub(crate) async fn end(&mut self) {
+        let _ = self.stream.shutdown().await;
+    }
+
     /// The next response; `None` when the connection ends without one.
     pub(crate) async fn answer(&mut self) -> Option<Answer> {
         tokio::time::timeout(PATIENCE, self.read_answer()).await.expect("an answer, or an end")

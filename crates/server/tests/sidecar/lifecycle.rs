@@ -162,14 +162,13 @@ async fn the_promise_names_what_is_not_protected() {
 
 /// Asks until `wanted` is the answer's status: a change of a file has no other sign.
 async fn until_status(stage: &Stage, request: &str, wanted: u16) {
-    for _ in 0..600 {
-        if stage.send(request).await.status == wanted {
-            return;
+    let asking = async {
+        while stage.send(request).await.status != wanted {
+            // tidy: sleep because the watched folder tells the sidecar, and nobody else
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        // tidy: sleep because the watched folder tells the sidecar, and nobody else
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("the status never became {wanted}");
+    };
+    tokio::time::timeout(Duration::from_mins(2), asking).await.expect("the status that is wanted");
 }
 
 fn replace(file: &Path, text: &str) {
@@ -203,6 +202,20 @@ async fn a_changed_file_changes_the_rules_and_a_broken_one_does_not() {
     assert_eq!(stage.send(unkeyed).await.status, 400);
     stage.application.gate.add_permits(1);
     assert_eq!(wire.answer().await.unwrap().status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_between_start_and_run_is_not_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("onlyonce.toml");
+    fs::write(&file, "[defaults]\nrequired = false\n").unwrap();
+    let application = Application::start().await;
+    let sources =
+        Sources { file: Some(file.clone()), flags: flags(&application.url()), ..Sources::default() };
+    let sidecar = Sidecar::start(sources).await.unwrap();
+    replace(&file, "[defaults]\nrequired = true\n");
+    let stage = Stage::run(application, sidecar);
+    until_status(&stage, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 400).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

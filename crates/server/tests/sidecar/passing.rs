@@ -88,13 +88,16 @@ async fn a_prefix_of_the_upstream_stands_before_every_path() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_comes_back_is_refused_as_a_loop() {
-    // A sidecar whose upstream is itself: the address is known only once somebody has it.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let stage = Stage::with(|flags| {
-        flags.proxy.listen = Some(free.to_string().parse().unwrap());
-        flags.proxy.upstream = Some(format!("http://{free}"));
-    })
-    .await;
+    // A sidecar whose upstream is itself, by way of a relay: its own address is known only once it has one.
+    let relay = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", relay.local_addr().unwrap());
+    let stage = Stage::with(|flags| flags.proxy.upstream = Some(url)).await;
+    let onlyonce_server::ListenAddress::Tcp(address) = stage.address else { unreachable!("TCP") };
+    tokio::spawn(async move {
+        let mut from = relay.accept().await.unwrap().0;
+        let mut to = tokio::net::TcpStream::connect(address).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut from, &mut to).await;
+    });
     let answer = stage.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert_eq!(answer.status, 508, "{answer:?}");
     assert_eq!(answer.header("content-type"), Some("application/problem+json"));

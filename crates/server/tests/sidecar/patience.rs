@@ -78,9 +78,10 @@ async fn an_idle_connection_is_closed_but_not_one_that_waits_for_us() {
     waiting.write(post("/slow", "k", "1")).await;
     stage.application.arrived(1).await;
     assert_eq!(idle.rest().await, "", "closed while the other one waits, for longer than idle_within");
+    // Before its answer: a client that is slow to come back with the next one would find the connection closed.
+    waiting.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
     stage.application.gate.add_permits(1);
     assert_eq!(waiting.answer().await.unwrap().status, 200);
-    waiting.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert_eq!(waiting.answer().await.unwrap().status, 200, "and it can be used again");
     assert_eq!(waiting.rest().await, "");
 }

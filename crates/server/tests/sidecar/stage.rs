@@ -25,10 +25,29 @@ pub(crate) fn flags(upstream: &str) -> File {
     let mut flags = File::default();
     flags.proxy.listen = Some("127.0.0.1:0".parse().unwrap());
     flags.proxy.upstream = Some(upstream.to_owned());
-    flags.proxy.drain_within = Some(Span::from_secs(20));
+    be_patient(&mut flags);
+    flags.store.answer_within = Some(Span::from_secs(30));
     flags.store.url = Some("memory:".to_owned());
     flags.defaults.principal = Some(PrincipalRule::Shared);
     flags
+}
+
+/// A loaded machine may let anybody wait for seconds: a bound is short only in the test that is about it.
+pub(crate) fn be_patient(flags: &mut File) {
+    let proxy = &mut flags.proxy;
+    for bound in [
+        &mut proxy.drain_within,
+        &mut proxy.first_byte_within,
+        &mut proxy.head_within,
+        &mut proxy.body_pause_max,
+        &mut proxy.idle_within,
+        &mut proxy.write_pause_max,
+        &mut proxy.upstream_connect_within,
+        &mut proxy.upstream_within,
+        &mut proxy.upstream_pause_max,
+    ] {
+        *bound = Some(Span::from_secs(120));
+    }
 }
 
 impl Stage {
@@ -44,7 +63,10 @@ impl Stage {
     }
 
     pub(crate) async fn start(application: Arc<Application>, sources: Sources) -> Self {
-        let sidecar = Sidecar::start(sources).await.unwrap();
+        Self::run(application, Sidecar::start(sources).await.unwrap())
+    }
+
+    pub(crate) fn run(application: Arc<Application>, sidecar: Sidecar) -> Self {
         let (address, engine) = (sidecar.address().clone(), sidecar.engine().clone());
         let (stop, stopped) = oneshot::channel::<()>();
         let running = tokio::spawn(sidecar.run_until(async move { drop(stopped.await) }));

@@ -9,19 +9,19 @@ use onlyonce_testkit::Faulty;
 use onlyonce_testkit::http::{Door, Served, Setup};
 
 /// A sidecar in front of the suite's application, over `store`.
-async fn open(setup: Setup, store: Arc<dyn Store>, folder: Option<tempfile::TempDir>) -> Door {
+async fn open(setup: Setup, store: Arc<dyn Store>, answer_within: &str, keep: impl Send + 'static) -> Door {
     let upstream = Served::new(setup.application).await;
     let store = Arc::new(Faulty::new(store));
     let mut flags = File { defaults: setup.rules, ..File::default() };
+    crate::stage::be_patient(&mut flags);
     flags.proxy.listen = Some("127.0.0.1:0".parse().unwrap());
     flags.proxy.upstream = Some(format!("http://{}", upstream.address()));
-    // A loaded disk is no failed store: only a store that is made to fail leaves answers unrecorded here.
-    flags.store.answer_within = Some("5s".parse().unwrap());
+    flags.store.answer_within = Some(answer_within.parse().unwrap());
     let sources = Sources { flags, ..Sources::default() };
     let sidecar = Sidecar::start_over(sources, Some(Arc::clone(&store) as _)).await.unwrap();
     let ListenAddress::Tcp(address) = *sidecar.address() else { unreachable!("TCP") };
     let running = tokio::spawn(sidecar.run_until(std::future::pending()));
-    Door { address, store: Some(store), keep: Box::new((upstream, running, folder)) }
+    Door { address, store: Some(store), keep: Box::new((upstream, running, keep)) }
 }
 
 mod over_memory {
@@ -34,7 +34,7 @@ mod over_memory {
 
     impl HttpFixture for Sidecar {
         async fn open(&self, setup: Setup) -> Door {
-            open(setup, Arc::new(MemoryStore::default()), None).await
+            open(setup, Arc::new(MemoryStore::default()), "2s", ()).await
         }
     }
 
@@ -53,7 +53,8 @@ mod over_files {
         async fn open(&self, setup: Setup) -> Door {
             let folder = tempfile::tempdir().unwrap();
             let store = EmbeddedStore::open(folder.path(), Options::default()).unwrap();
-            open(setup, Arc::new(store), Some(folder)).await
+            // A loaded disk is no failed store: only a store that is made to fail leaves answers unrecorded here.
+            open(setup, Arc::new(store), "20s", folder).await
         }
     }
 

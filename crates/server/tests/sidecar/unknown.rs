@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use onlyonce_http::rules::Span;
 use onlyonce_server::config::Sources;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::watch;
 
 use crate::application::Application;
 use crate::client::Wire;
@@ -19,15 +20,17 @@ async fn in_front_of(url: &str, change: impl FnOnce(&mut onlyonce_server::config
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upstream_that_refuses_connections_releases_the_key() {
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let stage = in_front_of(&format!("http://{free}"), |_| {}).await;
+    // A port that is taken, so that no other test gets it, and where nobody listens yet.
+    let silent = TcpSocket::new_v4().unwrap();
+    silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let stage = in_front_of(&format!("http://{}", silent.local_addr().unwrap()), |_| {}).await;
     for _ in 0..3 {
         let answer = stage.send(post("/pay", "k", "1")).await;
         assert_eq!(answer.status, 502, "{answer:?}");
         assert!(answer.body.contains("upstream-unreachable"), "{answer:?}");
     }
     // Back again: the same key runs.
-    let listener = TcpListener::bind(free).await.unwrap();
+    let listener = silent.listen(16).unwrap();
     tokio::spawn(async move {
         let mut wire = Wire::over(listener.accept().await.unwrap().0);
         wire.bytes(10).await;
@@ -68,8 +71,11 @@ async fn an_upstream_that_does_not_shake_hands_releases_the_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upstream_that_takes_too_long_leaves_the_outcome_unknown() {
-    let stage = Stage::with(|flags| flags.proxy.upstream_within = Some("300ms".parse().unwrap())).await;
-    let answer = stage.send(post("/slow", "k", "1")).await;
+    // Long enough for the request to arrive on a loaded machine: time that is up before it was sent is another story.
+    let stage = Stage::with(|flags| flags.proxy.upstream_within = Some("4s".parse().unwrap())).await;
+    let unkeyed = stage.send("POST /slow?unkeyed HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    let (answer, unkeyed, ()) =
+        tokio::join!(stage.send(post("/slow", "k", "1")), unkeyed, stage.application.arrived(2));
     assert_eq!(answer.status, 504, "{answer:?}");
     assert!(answer.body.contains("upstream-timeout"), "{answer:?}");
     let again = stage.send(post("/slow", "k", "1")).await;
@@ -78,8 +84,8 @@ async fn an_upstream_that_takes_too_long_leaves_the_outcome_unknown() {
         again.body.contains("outcome-unknown") && again.body.contains("onlyonce records resolve"),
         "{again:?}"
     );
-    assert_eq!(stage.application.seen.lock().unwrap().len(), 1);
-    let unkeyed = stage.send("POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
+    let seen = stage.application.seen.lock().unwrap();
+    assert_eq!(seen.iter().filter(|seen| seen.target == "/slow").count(), 1);
     assert_eq!(unkeyed.status, 504);
 }
 
@@ -108,10 +114,13 @@ async fn a_pooled_connection_that_the_upstream_closed_is_not_used() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let effects = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&effects);
+    // How many ends the sidecar has seen: it then closes its own side.
+    let ends = watch::Sender::new(0);
+    let ended = ends.clone();
     tokio::spawn(async move {
         loop {
             let mut wire = Wire::over(listener.accept().await.unwrap().0);
-            let effects = Arc::clone(&counted);
+            let (effects, ended) = (Arc::clone(&counted), ended.clone());
             tokio::spawn(async move {
                 let mut head = Vec::new();
                 while !head.ends_with(b"\r\n\r\n1") {
@@ -119,28 +128,26 @@ async fn a_pooled_connection_that_the_upstream_closed_is_not_used() {
                 }
                 effects.fetch_add(1, Ordering::SeqCst);
                 wire.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+                wire.end().await;
+                wire.rest().await;
+                ended.send_modify(|ends| *ends += 1);
             });
         }
     });
     let stage = in_front_of(&url, |flags| flags.proxy.upstream_idle = Some(Span::from_secs(60))).await;
-    let (mut released, mut unknown) = (0, 0);
     for number in 0..100 {
         let request = post("/pay", &format!("k{number}"), "1");
         let before = effects.load(Ordering::SeqCst);
         let mut answer = stage.send(&request).await;
-        // Either of the two truths may be told, never a second effect.
         while answer.status == 502 && effects.load(Ordering::SeqCst) == before {
             answer = stage.send(&request).await;
-            if answer.status == 409 {
-                unknown += 1;
-                break;
-            }
-            released += 1;
         }
-        assert!(effects.load(Ordering::SeqCst) <= before + 1, "a second effect: {answer:?}");
+        // Of a request that meets the end either truth may be told. Once the end was seen, nothing is in doubt.
+        assert!(answer.status == 200 || number < 50, "{number}: {answer:?}");
+        assert!(effects.load(Ordering::SeqCst) <= before + 1, "{number}: a second effect: {answer:?}");
+        if number >= 49 {
+            let all = effects.load(Ordering::SeqCst);
+            ends.subscribe().wait_for(|ends| *ends == all).await.unwrap();
+        }
     }
-    assert!(
-        unknown <= 5,
-        "{unknown} of 100 unknown ({released} released): idle ends are mostly seen in time"
-    );
 }

@@ -15,7 +15,7 @@ const CLIENTS: usize = 100;
 const ROUNDS: u64 = 5;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_that_vanish_at_random_instants_lose_nothing_and_repeat_nothing() {
+async fn soak_clients_that_vanish_at_random_instants_lose_nothing_and_repeat_nothing() {
     let stage = Arc::new(Stage::new().await);
     let mut soak = Soak::new("vanishing clients", ROUNDS);
     let mut vanished = 0;

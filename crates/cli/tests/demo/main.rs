@@ -1,91 +1,22 @@
 //! `onlyonce demo` as a user runs it: the tour, the lines to try, a sidecar that is killed, and Ctrl-C.
 
-#![expect(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics is a test that fails")]
+
+mod running;
+mod schemathesis;
+#[path = "../tools/mod.rs"]
+mod tools;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_onlyonce");
-
-/// A demo that runs; it is told to stop when this value ends.
-struct Demo {
-    child: Child,
-    lines: BufReader<ChildStdout>,
-}
-
-impl Demo {
-    fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let mut command = Command::new(PROGRAM);
-        command.arg("demo").args(arguments).env("TMPDIR", folder).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        Self { child, lines }
-    }
-
-    /// Reads lines until one holds `text`, and gives that one back.
-    fn line_with(&mut self, text: &str) -> String {
-        loop {
-            let mut line = String::new();
-            assert!(self.lines.read_line(&mut line).unwrap() > 0, "no line with {text:?}");
-            if line.contains(text) {
-                return line;
-            }
-        }
-    }
-
-    fn tell(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-}
-
-impl Drop for Demo {
-    fn drop(&mut self) {
-        // A process that has ended may have left its number to another one.
-        if let Ok(None) = self.child.try_wait() {
-            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-        }
-        let _ = self.child.wait();
-    }
-}
-
-/// The address in a line such as `sidecar  http://127.0.0.1:8080  …`.
-fn address(line: &str) -> String {
-    let (_, rest) = line.split_once("http://").unwrap();
-    rest.split_whitespace().next().unwrap().to_owned()
-}
-
-/// The number at the end of a line.
-fn process(line: &str) -> Pid {
-    let last = line.trim_end().trim_end_matches('.').rsplit(' ').next().unwrap();
-    Pid::from_raw(last.parse().unwrap()).unwrap()
-}
-
-/// Sends a payment and gives back the answer, head and body.
-fn pay(address: &str, key: &str, amount: u32) -> String {
-    post(address, "/payments", &format!("Idempotency-Key: {key}\r\n"), &format!("{{\"amount\": {amount}}}"))
-}
-
-fn post(address: &str, path: &str, headers: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(
-        stream,
-        "POST {path} HTTP/1.1\r\nHost: demo\r\nConnection: close\r\n{headers}\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
+use crate::running::{Demo, PROGRAM, address, get, pay, post, process};
 
 fn is_empty(folder: &TempDir) -> bool {
     fs::read_dir(folder.path()).unwrap().next().is_none()
@@ -94,7 +25,8 @@ fn is_empty(folder: &TempDir) -> bool {
 /// Takes the tour with one more environment variable.
 fn tour(folder: &TempDir, name: &str, value: &str) -> (i32, String) {
     let mut command = Command::new(PROGRAM);
-    command.args(["demo", "--tour", "--listen", "127.0.0.1:0"]).env("TMPDIR", folder.path()).env(name, value);
+    command.args(["demo", "--tour", "--listen", "127.0.0.1:0"]).env("TMPDIR", folder.path());
+    command.env("ONLYONCE_STORE_ANSWER_WITHIN", "30s").env(name, value);
     let output = command.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
     (output.status.code().unwrap(), text)
@@ -211,6 +143,9 @@ fn the_payments_api_does_as_it_is_told() {
         assert!(answer.starts_with(start), "{path} {headers} {body}: {answer}");
     }
     assert_eq!(post(&payments, "/payments", "Demo-Drop: yes\r\n", order), "", "it hung up");
+    assert!(get(&payments, "/payments/pay_1").contains("\"CHF\""));
+    assert!(get(&payments, "/payments/pay_0").starts_with("HTTP/1.1 404"));
+    assert!(get(&payments, "/openapi.json").contains("\"openapi\": \"3.1.0\""));
     let again = post(&payments, "/payments", "", order);
     assert!(
         again.contains("pay_4"),
