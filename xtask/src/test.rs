@@ -18,13 +18,16 @@ pub(crate) enum Depth {
 }
 
 /// What the steps need. A tool that is missing is installed, or the run fails: no step is ever skipped.
-const TOOLS: [Tool; 9] = [
+const TOOLS: [Tool; 12] = [
     tools::GIT,
     tools::PYTHON,
     tools::PIP,
     tools::NODE,
     tools::NPM,
     tools::STRACE,
+    tools::REDIS,
+    tools::POSTGRES,
+    tools::PGBOUNCER,
     tools::NEXTEST,
     tools::CARGO_DENY,
     tools::TYPOS,

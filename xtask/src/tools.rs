@@ -46,6 +46,9 @@ pub(crate) const POSTGRES: Tool = debian(
     &["sh", "-c", "$(ls -d /usr/lib/postgresql/*/bin/postgres | tail -n 1) --version"],
     "postgresql",
 );
+/// Where only root looks.
+pub(crate) const PGBOUNCER: Tool =
+    debian("pgbouncer", &["sh", "-c", "PATH=$PATH:/usr/sbin pgbouncer --version"], "pgbouncer");
 pub(crate) const REDIS: Tool = debian("redis-server", &["redis-server", "--version"], "redis-server");
 /// Tells its version on the other output.
 pub(crate) const NGINX: Tool = debian("nginx", &["sh", "-c", "nginx -v 2>&1"], "nginx");

@@ -8,6 +8,7 @@ use crate::demo::DemoArgs;
 use crate::key::KeyCommand;
 use crate::proxy::ProxyArgs;
 use crate::records::RecordsCommand;
+use crate::store::StoreCommand;
 
 /// The exit codes, as every `--help` shows them. A macro, because help texts are joined at compile time.
 macro_rules! exit_codes {
@@ -57,4 +58,7 @@ pub(crate) enum Command {
     /// Move and copy records of a store that no process has open
     #[command(subcommand)]
     Records(RecordsCommand),
+    /// Prepare a store
+    #[command(subcommand)]
+    Store(StoreCommand),
 }

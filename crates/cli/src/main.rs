@@ -13,6 +13,7 @@ mod output;
 mod paint;
 mod proxy;
 mod records;
+mod store;
 mod times;
 
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Key(command) => key::run(command),
         Command::Proxy(args) => proxy::run(*args),
         Command::Records(command) => records::run(command),
+        Command::Store(command) => store::run(&command),
     };
     ended.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }

@@ -21,6 +21,9 @@ pub struct Promise {
     pub survives: Vec<&'static str>,
     /// What it does not.
     pub does_not_survive: Vec<&'static str>,
+    /// What is to be known of the store beyond that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_remark: Option<String>,
     /// What each policy for unknown outcomes guarantees, with the routes under it.
     pub unknown: Vec<UnderPolicy>,
     /// Routes that run unprotected when the store is away.
@@ -43,8 +46,8 @@ pub struct UnderPolicy {
 }
 
 impl Promise {
-    /// What `config` promises over `store`.
-    pub fn new(config: &Config, store: &dyn Store) -> Self {
+    /// What `config` promises over `store`, with what there is to remark about it.
+    pub fn new(config: &Config, store: &dyn Store, store_remark: Option<String>) -> Self {
         let rules = config.rules();
         let rest = if rules.len() == 1 { "all paths" } else { "all other paths" }.to_owned();
         let (survives, does_not_survive) = survived(store.durability());
@@ -61,6 +64,7 @@ impl Promise {
             store: without_password(config.merged.store.url.as_deref().unwrap_or_default()),
             survives,
             does_not_survive,
+            store_remark,
             unknown: unknown.filter(|under| !under.routes.is_empty()).collect(),
             fail_open: named(&|rules| rules.on_store_failure == Some(OnStoreFailure::Open)),
             shadow: named(&|rules| rules.shadow == Some(true)),
@@ -80,6 +84,9 @@ impl fmt::Display for Promise {
             "kept. If nobody can know whether the work happened, that is the answer, and nobody guesses."
         )?;
         writeln!(f, "  store        {} {}", self.store, survival(&self.survives, &self.does_not_survive))?;
+        if let Some(remark) = &self.store_remark {
+            writeln!(f, "               {remark}")?;
+        }
         for under in &self.unknown {
             writeln!(
                 f,

@@ -105,7 +105,8 @@ impl Reload {
                     tracing::warn!(section, "changed, but takes effect only after a restart");
                 }
                 tracing::info!(routes = config.merged.route.len(), "configuration reloaded");
-                let promise = Promise::new(&config, self.engine.store().as_ref());
+                let remark = self.promise.load().store_remark.clone();
+                let promise = Promise::new(&config, self.engine.store().as_ref(), remark);
                 if promise != **self.promise.load() {
                     tracing::warn!("the promise in force has changed:\n{promise}");
                     self.promise.store(Arc::new(promise));

@@ -18,7 +18,7 @@ use crate::listen::{Door, ListenAddress};
 use crate::promise::Promise;
 use crate::reload::{Reload, Watching};
 use crate::stack::Front;
-use crate::store::{self, OpenError};
+use crate::store::{self, OpenError, Opened};
 use crate::sweep::sweep;
 use crate::tls::{self, TlsError};
 use crate::tokens;
@@ -57,13 +57,13 @@ impl Sidecar {
         };
         let pseudonym = Pseudonym::random().map_err(StartError::System)?;
         let upstream = Upstream::new(&settings, pseudonym).map_err(StartError::Upstream)?;
-        let engine = engine(&config, &settings, store).await?;
+        let (engine, remark) = engine(&config, &settings, store).await?;
         let layer = layer(&config, &settings, &engine)?;
         let front = Front::new(&layer, upstream, &settings);
         let door = Door::open(Arc::clone(&settings), tls, front.clone())
             .await
             .map_err(|source| StartError::Listen { address: settings.listen.clone(), source })?;
-        let promise = Arc::new(ArcSwap::from_pointee(Promise::new(&config, engine.store().as_ref())));
+        let promise = Arc::new(ArcSwap::from_pointee(Promise::new(&config, engine.store().as_ref(), remark)));
         let rules = layer.handle();
         let reload =
             Reload::new(watching, sources, config, rules.clone(), engine.clone(), Arc::clone(&promise));
@@ -154,11 +154,12 @@ impl Signals {
     }
 }
 
+/// The engine over the store, and what the store has to remark.
 async fn engine(
     config: &Config,
     settings: &Settings,
     store: Option<Arc<dyn Store>>,
-) -> Result<Engine, StartError> {
+) -> Result<(Engine, Option<String>), StartError> {
     if settings.store.sync == SyncMode::Outcome
         && config.rules().iter().any(|rules| rules.unknown != Some(onlyonce_http::rules::Unknown::Rerun))
     {
@@ -167,17 +168,20 @@ async fn engine(
         return Err(ConfigError::field("store.sync", problem).into());
     }
     let secret = store::secret(&settings.store)?;
-    let opened = store.map_or_else(|| store::open(&settings.store), Ok);
-    let store = opened.map_err(|error| match error {
-        OpenError::Settings(error) => StartError::Config(error),
-        OpenError::Store(error) => StartError::Store { url: settings.store.url.clone(), source: error },
-    })?;
+    let opened = match store {
+        Some(store) => Opened { store, remark: None },
+        None => store::open(&settings.store).await.map_err(|error| match error {
+            OpenError::Settings(error) => StartError::Config(error),
+            OpenError::Store(error) => StartError::Store { url: settings.store.url.clone(), source: error },
+        })?,
+    };
+    let Opened { store, remark } = opened;
     let policy = Policy::default().answer_within(settings.store.answer_within);
     let mut builder = Engine::builder(store).policy(policy);
     if let Some(secret) = secret {
         builder = builder.secret(secret);
     }
-    Ok(builder.build().await?)
+    Ok((builder.build().await?, remark))
 }
 
 fn layer(config: &Config, settings: &Settings, engine: &Engine) -> Result<OnceLayer, StartError> {

@@ -4,8 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use onlyonce_core::{MemoryLimits, MemoryStore, Secret, Store, StoreError, SystemClock};
+use onlyonce_core::{MemoryLimits, MemoryStore, Secret, Store, StoreError, StoreErrorKind, SystemClock};
 use onlyonce_store_embedded::{EmbeddedStore, Options, Sync};
+use onlyonce_store_postgres::{OpenErrorKind, PostgresStore};
+use onlyonce_store_redis::RedisStore;
 
 use crate::config::{ConfigError, StoreSettings, SyncMode};
 
@@ -18,40 +20,78 @@ pub(crate) enum OpenError {
     Store(StoreError),
 }
 
+/// An open store.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Store>,
+    /// What is to be known of it beyond what it survives, for the promise.
+    pub(crate) remark: Option<String>,
+}
+
+impl<S: Store> From<S> for Opened {
+    fn from(store: S) -> Self {
+        Self { store: Arc::new(store), remark: None }
+    }
+}
+
 /// Opens the store that `settings` name.
-pub(crate) fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, OpenError> {
+pub(crate) async fn open(settings: &StoreSettings) -> Result<Opened, OpenError> {
     let wrong = |problem: String| OpenError::Settings(ConfigError::field("store.url", problem));
     let url = crate::config::without_password(&settings.url);
     match settings.url.split_once(':') {
-        Some(("memory", "")) => {
-            let defaults = MemoryLimits::default();
-            let limits = MemoryLimits {
-                records_max: settings.records_max.unwrap_or(defaults.records_max),
-                bytes_max: settings.bytes_max.unwrap_or(defaults.bytes_max),
-            };
-            Ok(Arc::new(MemoryStore::new(Arc::new(SystemClock::new()), limits)))
-        }
+        Some(("memory", "")) => Ok(memory(settings).into()),
         Some(("memory", _)) => Err(wrong(format!("`{url}`: memory: takes nothing after the colon"))),
         Some(("file", "")) => Err(wrong("file: needs a folder, as in file:./onlyonce-data".to_owned())),
-        Some(("file", folder)) => {
-            let options = Options {
-                sync: match settings.sync {
-                    SyncMode::Always => Sync::Always,
-                    SyncMode::Outcome => Sync::Outcome,
-                    SyncMode::None => Sync::None,
-                },
-                memory_bytes_max: settings.memory_bytes_max,
-                ..Options::default()
-            };
-            let store = EmbeddedStore::open(Path::new(folder), options).map_err(OpenError::Store)?;
-            Ok(Arc::new(store))
+        Some(("file", folder)) => embedded(settings, Path::new(folder)).map(Opened::from),
+        Some(("redis" | "rediss" | "redis-sentinel" | "redis-cluster", _)) => {
+            let options = onlyonce_store_redis::Options::default();
+            let store = RedisStore::connect(&settings.url, options).await.map_err(OpenError::Store)?;
+            let remark = Some(store.survival().to_string());
+            Ok(Opened { store: Arc::new(store), remark })
         }
-        Some((
-            scheme @ ("redis" | "rediss" | "redis-sentinel" | "redis-cluster" | "postgres" | "postgresql"),
-            _,
-        )) => Err(wrong(format!("{scheme}:// is not in this build; there are memory: and file:DIR"))),
-        _ => Err(wrong(format!("`{url}` names no store; there are memory: and file:DIR"))),
+        Some(("postgres" | "postgresql", _)) => postgres(&settings.url).await.map(Opened::from),
+        _ => Err(wrong(format!(
+            "`{url}` names no store; there are memory:, file:DIR, redis://, rediss://, redis-sentinel://, \
+             redis-cluster:// and postgres://"
+        ))),
     }
+}
+
+fn memory(settings: &StoreSettings) -> MemoryStore {
+    let defaults = MemoryLimits::default();
+    let limits = MemoryLimits {
+        records_max: settings.records_max.unwrap_or(defaults.records_max),
+        bytes_max: settings.bytes_max.unwrap_or(defaults.bytes_max),
+    };
+    MemoryStore::new(Arc::new(SystemClock::new()), limits)
+}
+
+fn embedded(settings: &StoreSettings, folder: &Path) -> Result<EmbeddedStore, OpenError> {
+    let options = Options {
+        sync: match settings.sync {
+            SyncMode::Always => Sync::Always,
+            SyncMode::Outcome => Sync::Outcome,
+            SyncMode::None => Sync::None,
+        },
+        memory_bytes_max: settings.memory_bytes_max,
+        ..Options::default()
+    };
+    EmbeddedStore::open(folder, options).map_err(OpenError::Store)
+}
+
+async fn postgres(url: &str) -> Result<PostgresStore, OpenError> {
+    let refused = |error: onlyonce_store_postgres::OpenError| {
+        let kind = match error.kind() {
+            OpenErrorKind::Settings => {
+                return OpenError::Settings(ConfigError::field("store.url", error.to_string()));
+            }
+            OpenErrorKind::Unavailable => StoreErrorKind::Unavailable,
+            _ => StoreErrorKind::Unsupported,
+        };
+        OpenError::Store(StoreError::new(kind, "opening the store").because(error))
+    };
+    let options = onlyonce_store_postgres::Options::from_url(url).map_err(refused)?;
+    PostgresStore::open(options).await.map_err(refused)
 }
 
 /// Reads the secret of the keyed hashes, if it is kept in a file.

@@ -6,6 +6,7 @@
 //! * [`model`] compares a store with `transition` over random command sequences.
 //! * [`Faulty`] wraps a store and loses, repeats, delays or applies-then-fails its commands.
 //! * [`ManualClock`] is moved by hand: nothing here sleeps.
+//! * `servers` (feature `servers`) starts private servers, and kills, pauses and restarts them.
 //! * [`ReferenceStore`] is the smallest right store, over real bytes; it can crash, and be damaged or broken.
 //!
 //! ```
@@ -29,6 +30,8 @@ pub mod fixture;
 pub mod http;
 pub mod model;
 pub mod reference;
+#[cfg(feature = "servers")]
+pub mod servers;
 pub mod suite;
 
 mod clock;

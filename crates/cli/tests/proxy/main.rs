@@ -8,5 +8,6 @@ mod upstream;
 
 mod command;
 mod crash;
+mod shared;
 mod signals;
 mod stripe;

@@ -112,8 +112,9 @@ async fn what_cannot_work_is_said_at_the_start() {
         Sidecar::start(Sources { flags, ..Sources::default() }).await.err().expect("a refusal").to_string()
     };
     for (url, expected) in [
-        ("redis://h", "not in this build"),
-        ("postgres://u:hush@h/d", "not in this build"),
+        ("redis://127.0.0.1:1", "cannot be opened"),
+        ("postgres://u:hush@127.0.0.1:1/d", "cannot be opened"),
+        ("postgres://u:hush@h/d?schema=A", "`schema`"),
         ("memory:x", "nothing after the colon"),
         ("file:", "needs a folder"),
         ("disk:a", "names no store"),

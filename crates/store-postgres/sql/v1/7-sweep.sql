@@ -1,0 +1,81 @@
+-- The sweep: what has expired goes, what has lapsed becomes unknown. One process at a time does it.
+
+-- `more`: whether the budget ended before the work did.
+CREATE FUNCTION sweep(
+    budget integer, at bigint DEFAULT NULL, OUT removed bigint, OUT made_unknown bigint, OUT more boolean
+) LANGUAGE plpgsql
+SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    now bigint := clock(at);
+    due bytea[];
+    gone bytea[];
+    lapsed bytea[];
+BEGIN
+    removed := 0;
+    made_unknown := 0;
+    more := false;
+    -- Whoever comes second has nothing to do, and holds nobody up.
+    IF NOT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' sweep', 0)) THEN
+        RETURN;
+    END IF;
+    -- A damaged row is left for someone to look at: it must not come to read as absent.
+    SELECT array_agg(d.id) INTO due FROM (
+        SELECT r.id FROM records r WHERE r.due_at <= now AND r.mark = mark_of(r)
+        ORDER BY r.due_at LIMIT budget FOR UPDATE SKIP LOCKED
+    ) AS d;
+    IF due IS NULL THEN
+        DELETE FROM waiting w WHERE w.until <= now;
+        DELETE FROM audit a WHERE a.at < now - 7776000000; -- 90 days
+        RETURN;
+    END IF;
+    WITH deleted AS (
+        DELETE FROM records r USING unnest(due) AS d (id)
+        WHERE r.id = d.id AND r.state <> 0 AND r.due_at <= now RETURNING r.id
+    ) SELECT array_agg(d.id) INTO gone FROM deleted d;
+    WITH changed AS (
+        UPDATE records r SET state = 3, since = r.due_at, due_at = now + r.unknown_retention, mark = mark(
+                r.id, 3::smallint, r.fence, r.attempt, r.owner, r.fingerprint, r.created_at, r.granted_at,
+                r.run_until, now + r.unknown_retention, r.due_at, r.retention, r.unknown_retention, r.remote,
+                r.completed_by, r.content_version, r.kept, r.head, r.body_sum, r.body_day, r.recovery_owner,
+                r.recovery_until, r.late, r.step_names, r.step_values)
+        FROM unnest(due) AS d (id)
+        WHERE r.id = d.id AND r.state = 0 AND r.due_at <= now RETURNING r.id
+    ) SELECT array_agg(c.id) INTO lapsed FROM changed c;
+    removed := coalesce(cardinality(gone), 0);
+    made_unknown := coalesce(cardinality(lapsed), 0);
+    PERFORM wake(due);
+    more := cardinality(due) >= budget;
+END
+$$;
+
+-- Drops the bodies of days that are over. Waits for nobody for long: what cannot be dropped now is dropped later.
+CREATE FUNCTION drop_days(at bigint DEFAULT NULL) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT SET lock_timeout = '100ms' AS $$
+DECLARE
+    today integer := (clock(at) / 86400000)::integer;
+    name text;
+    dropped integer := 0;
+BEGIN
+    FOR name IN
+        SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'bodies'::regclass AND substr(c.relname, 8)::integer < today
+        ORDER BY c.relname
+    LOOP
+        EXECUTE format('DROP TABLE %I', name);
+        dropped := dropped + 1;
+    END LOOP;
+    RETURN dropped;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN 0;
+END
+$$;
+
+-- Registers who waits, so that whoever changes one of these records tells.
+CREATE FUNCTION wait_for(ids bytea[], wait_ms bigint, at bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql
+SET search_path FROM CURRENT SET synchronous_commit = off AS $$
+BEGIN
+    INSERT INTO waiting AS w SELECT i.id, clock(at) + wait_ms FROM unnest(ids) AS i (id)
+    ON CONFLICT (id) DO UPDATE SET until = greatest(w.until, excluded.until);
+END
+$$;

@@ -1,0 +1,19 @@
+//! A real server that is killed, a network that loses replies, owners that freeze: what was answered stays so.
+#![expect(clippy::panic, reason = "a failed check panics")]
+
+mod bodies;
+mod cancelled;
+mod crash;
+mod crowd;
+mod damage;
+mod deadlock;
+mod durable;
+mod refusals;
+mod replies;
+mod roles;
+mod stage;
+mod tls;
+mod transactions;
+mod trips;
+mod waiting;
+mod zombies;

@@ -1,0 +1,109 @@
+//! The sweeper: passes over all records, a little at a time, one process at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onlyonce_core::store::{SweepBudget, Swept};
+use onlyonce_core::{Clock as _, RecordId, StoreError, Timestamp};
+use tokio::sync::Mutex;
+
+use super::DOING;
+use crate::asked::Told;
+use crate::masters::Surely;
+use crate::node::Node;
+use crate::scripts::Script;
+use crate::store::RedisStore;
+
+/// How many keys one call looks at, whatever it finds: others are served in between.
+const KEYS_PER_CALL: usize = 20_000;
+/// A pass that took a while is followed by a pause of this many times as long.
+const PAUSE_TIMES: u32 = 20;
+
+/// Where the pass under way is.
+#[derive(Debug, Default)]
+pub(crate) struct Sweeper(Mutex<Option<Pass>>);
+
+#[derive(Debug)]
+struct Pass {
+    begun: Timestamp,
+    /// The servers still to go through, the one under way last.
+    nodes: Vec<Arc<Node>>,
+    cursor: u64,
+}
+
+impl RedisStore {
+    pub(crate) async fn sweep_some(&self, budget: SweepBudget) -> Result<Swept, StoreError> {
+        let mut pass = self.sweeper.0.lock().await;
+        if pass.is_none() {
+            if !self.take_turn("begin", self.shared.options.sweep_every).await? {
+                return Ok(Swept::default());
+            }
+            *pass = Some(Pass { begun: self.shared.clock.now(), nodes: self.masters.all(), cursor: 0 });
+        }
+        let mut swept = Swept::default();
+        let mut keys = 0;
+        while let Some(under_way) = pass.as_mut() {
+            let Some(node) = under_way.nodes.last() else {
+                let took = under_way.begun.until(self.shared.clock.now());
+                *pass = None;
+                let pause = self.shared.options.sweep_every.max(took * PAUSE_TIMES);
+                if !self.shared.options.sweep_every.is_zero() {
+                    self.take_turn("end", pause).await?;
+                }
+                break;
+            };
+            let left = budget.get() - swept.removed - swept.made_unknown;
+            if left == 0 || keys >= KEYS_PER_CALL {
+                swept.more = true;
+                break;
+            }
+            let step = self.step(node, under_way.cursor).await?;
+            keys += step.keys;
+            let heads = self.peek(&step.ids).await?;
+            let mut due: Vec<_> = heads
+                .into_iter()
+                .filter(|(_, head)| head.record.due_at() <= head.now)
+                .map(|(id, _)| id)
+                .collect();
+            let is_too_much = due.len() > left;
+            due.truncate(left);
+            self.sweep_each(&due, &mut swept).await?;
+            if is_too_much {
+                // The rest of this step is found again by the next call.
+                swept.more = true;
+                break;
+            }
+            under_way.cursor = step.next;
+            if step.next == 0 {
+                under_way.nodes.pop();
+            }
+        }
+        Ok(swept)
+    }
+
+    async fn sweep_each(&self, due: &[RecordId], swept: &mut Swept) -> Result<(), StoreError> {
+        let calls: Result<_, _> = due.iter().map(|id| self.read_call(Script::Sweep, id)).collect();
+        for (id, value) in due.iter().zip(self.masters.run_all(calls?, Surely::plainly(DOING)).await) {
+            match Told::new(value?, DOING).map(|(code, _)| code) {
+                Ok(1) => swept.removed += 1,
+                Ok(2) => swept.made_unknown += 1,
+                Ok(_) => continue,
+                Err(failure) => {
+                    tracing::error!(id = id.short(), error = %failure, "a record cannot be read");
+                    continue;
+                }
+            }
+            self.shared.watches.wake(id);
+        }
+        Ok(())
+    }
+
+    /// Whether this process may begin a pass; others may after `pause`.
+    async fn take_turn(&self, what: &str, pause: Duration) -> Result<bool, StoreError> {
+        let key = self.shared.key_named("sweep");
+        let mut call = self.shared.scripts.call(Script::SweepTurn, &key);
+        call.arg(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)).arg(what);
+        let value = self.masters.run(&key, &call, DOING).await?;
+        Ok(Told::new(value, DOING)?.0 == 1)
+    }
+}

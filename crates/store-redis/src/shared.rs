@@ -1,0 +1,129 @@
+//! What all parts of one store share.
+
+#[cfg(feature = "testkit")]
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+#[cfg(feature = "testkit")]
+use onlyonce_core::Clock;
+use onlyonce_core::store::Watches;
+use onlyonce_core::{RecordId, SystemClock};
+use redis::Cmd;
+use tokio::runtime::Handle;
+
+use crate::epoch::Counts;
+use crate::options::Options;
+use crate::scripts::{Script, Scripts, Telling};
+
+/// How many replication ids of earlier masters are remembered.
+const LED_MAX: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) scripts: Scripts,
+    pub(crate) telling: Telling,
+    pub(crate) watches: Watches,
+    pub(crate) counts: Counts,
+    /// This process's own time, for waits; records go by the server's.
+    pub(crate) clock: SystemClock,
+    /// Where connections live, whoever calls.
+    pub(crate) runtime: Handle,
+    /// The time that the scripts go by, when a test moves it.
+    #[cfg(feature = "testkit")]
+    test_clock: Option<Arc<dyn Clock>>,
+    longest_lease_ms: AtomicU64,
+    /// The least that fences must run ahead of the servers' time, since records were taken in.
+    fence_ahead: AtomicU64,
+    led: Mutex<Vec<String>>,
+}
+
+impl Shared {
+    pub(crate) fn new(options: Options, scripts: Scripts, telling: Telling, runtime: Handle) -> Self {
+        Self {
+            options,
+            scripts,
+            telling,
+            runtime,
+            watches: Watches::default(),
+            counts: Counts::default(),
+            clock: SystemClock::new(),
+            #[cfg(feature = "testkit")]
+            test_clock: None,
+            longest_lease_ms: AtomicU64::new(0),
+            fence_ahead: AtomicU64::new(0),
+            led: Mutex::default(),
+        }
+    }
+
+    /// The same, but scripts go by `clock`.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn on(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.test_clock = Some(clock);
+        self
+    }
+
+    /// The key of a record, and the channel of its changes.
+    pub(crate) fn key_of(&self, id: &RecordId) -> Vec<u8> {
+        [self.options.prefix.as_bytes(), b":r:", id.as_bytes()].concat()
+    }
+
+    /// The record whose key this is.
+    pub(crate) fn id_of(&self, key: &[u8]) -> Option<RecordId> {
+        let id = key.strip_prefix(self.options.prefix.as_bytes())?.strip_prefix(b":r:")?;
+        Some(RecordId::from_bytes(id.try_into().ok()?))
+    }
+
+    /// The key of what is kept once: the secret, the epoch, the sweeper's turn.
+    pub(crate) fn key_named(&self, name: &str) -> Vec<u8> {
+        format!("{}:{name}", self.options.prefix).into_bytes()
+    }
+
+    /// A call of a script about a record: `arguments` adds its arguments, and the time comes last where a test sends it.
+    pub(crate) fn call(&self, script: Script, key: &[u8], arguments: impl FnOnce(&mut Cmd)) -> Cmd {
+        let mut call = self.scripts.call(script, key);
+        arguments(&mut call);
+        #[cfg(feature = "testkit")]
+        if let Some(clock) = &self.test_clock {
+            call.arg(clock.now().as_millis());
+        }
+        call
+    }
+
+    pub(crate) fn see_lease(&self, lease: Duration) {
+        let millis = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        if millis > self.longest_lease_ms.load(Ordering::Relaxed) {
+            self.longest_lease_ms.fetch_max(millis, Ordering::Relaxed);
+        }
+    }
+
+    /// How long every lease from before has surely ended after.
+    pub(crate) fn quarantine(&self) -> Duration {
+        let longest = Duration::from_millis(self.longest_lease_ms.load(Ordering::Relaxed));
+        self.options.quarantine.max(longest)
+    }
+
+    pub(crate) fn fence_ahead(&self) -> u64 {
+        self.fence_ahead.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn raise_fence_ahead(&self, ahead: u64) {
+        self.fence_ahead.fetch_max(ahead, Ordering::Relaxed);
+    }
+
+    pub(crate) fn led(&self) -> Vec<String> {
+        self.led.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn remember_led(&self, replid: &str) {
+        let mut led = self.led.lock().unwrap_or_else(PoisonError::into_inner);
+        if !led.iter().any(|known| known == replid) {
+            if led.len() == LED_MAX {
+                led.remove(0);
+            }
+            led.push(replid.to_owned());
+        }
+    }
+}
