@@ -278,7 +278,10 @@ fn is_broken_off(error: &dyn std::error::Error) -> bool {
 fn no_answer(sent_nothing: bool, error: &dyn std::error::Error) -> Response<AnswerBody> {
     if is_broken_off(error) {
         let detail = "the request body ended early, paused for too long or was malformed";
-        return refuse(http::StatusCode::BAD_REQUEST, detail).map(Either::Right);
+        let mut response = refuse(http::StatusCode::BAD_REQUEST, detail).map(Either::Right);
+        // A body with a key was whole before it was sent: there it is something else, and nobody knows what.
+        response.extensions_mut().insert(Dispatch::NoAnswer);
+        return response;
     }
     let dispatch = if sent_nothing { Dispatch::NothingSent } else { Dispatch::NoAnswer };
     let mut text = error.to_string();

@@ -18,9 +18,33 @@ use crate::scope::ScopeTag;
 /// In how many steps a retention is counted: a record is counted for up to this part of it too long.
 const STEPS_PER_RETENTION: u64 = 16;
 
+/// With fewer principals than this it is not worth looking for those who use nothing any more.
+const LOOK_MIN: usize = 1024;
+
 /// What every principal uses. Principals who use nothing are not kept.
 #[derive(Debug, Default)]
-pub(super) struct Tallies(Mutex<HashMap<ScopeTag, Tally>>);
+pub(super) struct Tallies(Mutex<Principals>);
+
+#[derive(Debug, Default)]
+struct Principals {
+    by_tag: HashMap<ScopeTag, Tally>,
+    /// With how many it is looked for those who use nothing any more: twice as many as there were after the last look.
+    look_at: usize,
+}
+
+impl Principals {
+    /// Forgets principals who came once and never again.
+    fn look(&mut self, now: Timestamp) {
+        if self.by_tag.len() < self.look_at.max(LOOK_MIN) {
+            return;
+        }
+        self.by_tag.retain(|_, tally| {
+            tally.forget_gone(now);
+            !tally.is_empty()
+        });
+        self.look_at = 2 * self.by_tag.len();
+    }
+}
 
 #[derive(Debug, Default)]
 struct Tally {
@@ -38,13 +62,14 @@ enum Full {
 }
 
 impl Tallies {
-    fn all(&self) -> MutexGuard<'_, HashMap<ScopeTag, Tally>> {
+    fn all(&self) -> MutexGuard<'_, Principals> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn enter(&self, tag: ScopeTag, quota: &Quota, now: Timestamp, is_kept: bool) -> Result<(), Full> {
         let mut all = self.all();
-        let tally = all.entry(tag).or_default();
+        all.look(now);
+        let tally = all.by_tag.entry(tag).or_default();
         tally.forget_gone(now);
         let reached = |max: Option<u64>, used: u64| max.is_some_and(|max| used >= max);
         let full = if reached(quota.in_flight_max.map(u64::from), tally.in_flight.into()) {
@@ -60,7 +85,7 @@ impl Tallies {
         };
         if let Some(full) = full {
             if tally.is_empty() {
-                all.remove(&tag);
+                all.by_tag.remove(&tag);
             }
             return Err(full);
         }
@@ -95,7 +120,7 @@ impl Place {
         let (records, bytes) = (u64::from(attempt == 1), bytes as u64);
         let gone_at = rounded_up(self.shared.clock.now() + kept_for, kept_for);
         let mut all = self.shared.tallies.all();
-        let tally = all.entry(self.tag).or_default();
+        let tally = all.by_tag.entry(self.tag).or_default();
         let (so_many, so_large) = tally.gone_at.entry(gone_at).or_default();
         *so_many += records;
         *so_large += bytes;
@@ -107,10 +132,10 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut all = self.shared.tallies.all();
-        if let Some(tally) = all.get_mut(&self.tag) {
+        if let Some(tally) = all.by_tag.get_mut(&self.tag) {
             tally.in_flight -= 1;
             if tally.is_empty() {
-                all.remove(&self.tag);
+                all.by_tag.remove(&self.tag);
             }
         }
     }
@@ -150,5 +175,38 @@ impl Engine {
         };
         shared.observe(&request.id, Fence::default(), Event::OverQuota);
         Ok(Err(Conflict::OverQuota { retry_after }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scope::RecordId;
+
+    fn tag(number: usize) -> ScopeTag {
+        let mut bytes = [1; 32];
+        bytes[24..].copy_from_slice(&(number as u64).to_be_bytes());
+        ScopeTag::of(&RecordId::from_bytes(bytes))
+    }
+
+    #[test]
+    fn principals_who_never_come_again_are_forgotten() {
+        let (gone_at, later) = (Timestamp::from_millis(1000), Timestamp::from_millis(1001));
+        let mut principals = Principals::default();
+        for number in 0..10 * LOOK_MIN {
+            principals.look(gone_at);
+            let tally = principals.by_tag.entry(tag(number)).or_default();
+            // One in ten is still at work.
+            tally.in_flight = u32::from(number % 10 == 0);
+            tally.gone_at.insert(gone_at, (1, 10));
+            (tally.records, tally.bytes) = (1, 10);
+        }
+        principals.look_at = 0;
+        principals.look(later);
+        assert_eq!(principals.by_tag.len(), LOOK_MIN, "those at work stay");
+        assert_eq!(principals.look_at, 2 * LOOK_MIN);
+        for tally in principals.by_tag.values() {
+            assert_eq!((tally.in_flight, tally.records, tally.bytes), (1, 0, 0));
+        }
     }
 }

@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use onlyonce_http::Body;
+use tokio::task::unconstrained;
 use tokio::time::Instant;
 
 use super::connect::{Connector, Stream};
@@ -25,6 +26,9 @@ use crate::clock;
 
 /// How often connections that wait are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How long the rest of a request may take when its answer has ended.
+const FINISH_WITHIN: Duration = Duration::from_mins(1);
 
 /// Connections that wait for their next request. Cheap to clone.
 #[derive(Clone)]
@@ -127,8 +131,10 @@ impl Pool {
 
 impl Shared {
     fn take(&self) -> Option<Box<Line>> {
+        let now = clock::after(Duration::ZERO);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.lines.pop().map(|(line, _)| line)
+        // What has waited for too long is about to be closed by the other side, perhaps under our request.
+        waiting.lines.pop_if(|(_, until)| *until > now).map(|(line, _)| line)
     }
 
     fn put(self: &Arc<Self>, line: Box<Line>) {
@@ -164,6 +170,17 @@ async fn look_after(pool: Weak<Shared>) {
     }
 }
 
+/// Sends the rest of a request whose answer has ended. Its body has a pace of its own; this bounds the whole.
+async fn finish(mut line: Box<Line>, pool: Arc<Shared>) {
+    let sent = poll_fn(|cx| {
+        line.drive(cx);
+        if line.is_open() && !line.sender.is_ready() { Poll::Pending } else { Poll::Ready(()) }
+    });
+    if tokio::time::timeout(FINISH_WITHIN, sent).await.is_ok() && line.is_open() {
+        pool.put(line);
+    }
+}
+
 /// One connection.
 struct Line {
     sender: SendRequest<Body>,
@@ -190,7 +207,8 @@ impl Line {
         &mut self,
         request: Request<Body>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
-        let mut answer = pin!(self.sender.try_send_request(request));
+        // Unconstrained: it would else be told to come again later, by a waker that is nobody's.
+        let mut answer = pin!(unconstrained(self.sender.try_send_request(request)));
         poll_fn(|cx| {
             if let Some(connection) = &mut self.connection
                 && Pin::new(connection).poll(cx).is_ready()
@@ -216,8 +234,11 @@ impl Answer {
     fn give_back(&mut self, cx: &mut Context<'_>) {
         if let Some(mut line) = self.line.take() {
             line.drive(cx);
-            if line.is_open() && line.sender.is_ready() {
-                self.pool.0.put(line);
+            match line.is_open() {
+                true if line.sender.is_ready() => self.pool.0.put(line),
+                // The answer came before the request had left: what is left of it is still sent.
+                true => drop(tokio::spawn(finish(line, Arc::clone(&self.pool.0)))),
+                false => {}
             }
         }
     }

@@ -160,6 +160,7 @@ async fn what_waits_for_too_long_is_closed() {
     let asking = async {
         assert_eq!(whole(pool.send(request()).await).await, "ok");
         assert_eq!(waiting(&pool), 1);
+        assert!(pool.0.take().is_none(), "it is not used again");
         assert!(!pool.0.look(), "nothing is left to look after");
         assert_eq!(waiting(&pool), 0);
     };
@@ -182,4 +183,37 @@ async fn what_is_known_of_a_request_without_an_answer_is_said() {
     tokio::join!(asking, serving);
     let failure = pool.send(request()).await.unwrap_err();
     assert!(failure.sent_nothing() && matches!(failure, Failure::Connect(_)), "{failure:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_early_does_not_cut_the_request_off() {
+    const LENGTH: usize = 8 << 20;
+    let (listener, pool) = upstream().await;
+    let serving = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+            let count = stream.read_buf(&mut head).await.unwrap();
+            assert!(count > 0);
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+        let end = head.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+        let mut left = LENGTH - (head.len() - end);
+        while left > 0 {
+            // No more than that: the next request may follow.
+            let count = stream.read(&mut vec![0; left.min(65536)]).await.unwrap();
+            assert!(count > 0, "cut off with {left} bytes to come");
+            left -= count;
+        }
+        answer(&mut stream, "200 OK\r\nContent-Length: 4", "next").await;
+    };
+    let asking = async {
+        let large = Request::post("/payments").header("host", "upstream").body(Body::from(vec![7; LENGTH]));
+        assert_eq!(whole(pool.send(large.unwrap()).await).await, "ok");
+        while waiting(&pool) == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(whole(pool.send(request()).await).await, "next");
+    };
+    tokio::join!(asking, serving);
 }
