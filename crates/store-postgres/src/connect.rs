@@ -42,7 +42,11 @@ impl Connector {
     /// A connection to a server that may keep records, and what was found there.
     pub(crate) async fn connect(&self) -> Result<(Connection, Facts), OpenError> {
         let connection = self.connect_unchecked(None).await?;
-        let facts = check::facts(&connection.client, &self.options).await?;
+        // A pooler lets us in although the server behind it is gone.
+        let looking = check::facts(&connection.client, &self.options);
+        let facts = tokio::time::timeout(self.options.call_within, looking).await.map_err(|_| {
+            OpenError::new(OpenErrorKind::Unavailable, "the PostgreSQL server does not answer")
+        })??;
         facts.refuse_unsafe()?;
         Ok((connection, facts))
     }

@@ -83,7 +83,8 @@ local function unknown(seen)
   if now >= seen.at + hold_for then
     return seal(seen)
   end
-  return { HELD, seen.fence, now - seen.at }
+  -- A clock that was set back is behind what it said.
+  return { HELD, seen.fence, math.max(now - seen.at, 0) }
 end
 
 local seen = view(stored)

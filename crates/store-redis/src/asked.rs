@@ -2,6 +2,7 @@
 //!
 //! Numbers here are those at the head of each script in `scripts/`. Nothing here decides anything.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +27,30 @@ pub(crate) struct Situation {
     pub(crate) fence_ahead: u64,
     /// Whether no new grant may be made.
     pub(crate) is_quarantined: bool,
+}
+
+/// A call of a script, to be sent to whichever server turns out to be the right one.
+#[derive(Clone, Copy)]
+pub(crate) enum Call<'a> {
+    /// The same for every server.
+    Packed(&'a Cmd),
+    /// With what must be known of the server at the moment of sending.
+    For(&'a (dyn Fn(Situation) -> Cmd + Sync)),
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn packed(&self, situation: Situation) -> Cow<'a, Cmd> {
+        match *self {
+            Self::Packed(call) => Cow::Borrowed(call),
+            Self::For(pack) => Cow::Owned(pack(situation)),
+        }
+    }
+}
+
+impl<'a> From<&'a Cmd> for Call<'a> {
+    fn from(call: &'a Cmd) -> Self {
+        Self::Packed(call)
+    }
 }
 
 /// A command that a script runs.

@@ -75,6 +75,7 @@
 //! | `asked` | commands as calls of scripts, and their answers |
 //! | `codec` | the bytes of a record |
 //! | `acknowledged`, `survival` | `WAIT`; what is promised |
+//! | `secret` | the secret of the keyed hashes, put back after a loss |
 //! | `scan`, `watch` | all records; waiters |
 //! | `store` | the [`Store`](onlyonce_core::Store) |
 
@@ -89,6 +90,7 @@ mod node;
 mod options;
 mod scan;
 mod scripts;
+mod secret;
 mod shared;
 mod store;
 mod survival;

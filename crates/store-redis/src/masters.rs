@@ -6,9 +6,10 @@ mod slot;
 use std::sync::Arc;
 
 use onlyonce_core::StoreError;
-use redis::{Cmd, Pipeline, ServerError, Value};
+use redis::{Cmd, ServerError, Value};
 
 use crate::acknowledged;
+use crate::asked::Call;
 use crate::error;
 use crate::node::{Node, Place};
 use crate::options::Acknowledgement;
@@ -71,7 +72,13 @@ impl Masters {
     }
 
     /// Runs one call of a script on `key`, wherever the key is.
-    pub(crate) async fn run(&self, key: &[u8], call: &Cmd, doing: &'static str) -> Result<Value, StoreError> {
+    pub(crate) async fn run(
+        &self,
+        key: &[u8],
+        call: impl Into<Call<'_>> + Send,
+        doing: &'static str,
+    ) -> Result<Value, StoreError> {
+        let call = call.into();
         let mut node = self.of(key, doing)?;
         let mut answer = node.call(call, doing).await;
         for _ in 1..TRIES_MAX {
@@ -88,10 +95,20 @@ impl Masters {
         }
     }
 
+    /// The same for calls that are the same for every server.
+    pub(crate) async fn run_packed(
+        &self,
+        calls: &[(Arc<Node>, Cmd)],
+        doing: &'static str,
+    ) -> Vec<Result<Value, StoreError>> {
+        let calls = calls.iter().map(|(node, call)| (Arc::clone(node), Call::Packed(call))).collect();
+        self.run_all(calls, Surely::plainly(doing)).await
+    }
+
     /// Runs calls of one script, each on a key of its own, in one round trip to each server. One answer for each.
     pub(crate) async fn run_all(
         &self,
-        calls: Vec<(Arc<Node>, Cmd)>,
+        calls: Vec<(Arc<Node>, Call<'_>)>,
         surely: Surely,
     ) -> Vec<Result<Value, StoreError>> {
         let mut answers: Vec<Option<Result<Value, StoreError>>> = calls.iter().map(|_| None).collect();
@@ -103,7 +120,7 @@ impl Masters {
             }
         }
         for (node, places) in batches {
-            let batch: Vec<_> = places.iter().map(|at| &calls[*at].1).collect();
+            let batch: Vec<_> = places.iter().map(|at| calls[*at].1).collect();
             match self.run_batch(&node, &batch, surely).await {
                 Ok(values) => {
                     for (at, value) in places.into_iter().zip(values) {
@@ -126,19 +143,12 @@ impl Masters {
     async fn run_batch(
         &self,
         node: &Arc<Node>,
-        calls: &[&Cmd],
+        calls: &[Call<'_>],
         surely: Surely,
     ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
         let Surely { doing, acknowledgement } = surely;
         let wait = acknowledged::command(acknowledgement);
-        let mut batch = Pipeline::with_capacity(calls.len() + 1);
-        for call in calls {
-            batch.add_command((*call).clone());
-        }
-        if let Some(wait) = &wait {
-            batch.add_command(wait.clone());
-        }
-        let mut values = node.call_all(&batch, doing).await?;
+        let mut values = node.call_all(calls, wait.as_ref(), doing).await?;
         if wait.is_some() {
             acknowledged::check(acknowledgement, &values.pop().unwrap_or_default(), doing)?;
         }
@@ -146,7 +156,7 @@ impl Masters {
         for (call, value) in calls.iter().zip(values) {
             answers.push(match value {
                 Value::ServerError(refusal) => {
-                    self.follow_surely(node, refusal, call, wait.as_ref(), surely).await
+                    self.follow_surely(node, refusal, *call, wait.as_ref(), surely).await
                 }
                 value => Ok(value),
             });
@@ -158,7 +168,7 @@ impl Masters {
         &self,
         node: &Arc<Node>,
         refusal: ServerError,
-        call: &Cmd,
+        call: Call<'_>,
         wait: Option<&Cmd>,
         surely: Surely,
     ) -> Result<Value, StoreError> {
@@ -175,7 +185,7 @@ impl Masters {
         &self,
         mut node: Arc<Node>,
         mut refusal: ServerError,
-        call: &Cmd,
+        call: Call<'_>,
         doing: &'static str,
     ) -> Result<(Arc<Node>, Value), StoreError> {
         for _ in 1..TRIES_MAX {

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::asked::Situation;
+use crate::asked::{Call, Situation};
 use crate::epoch::{Answer, Question};
 use crate::error;
 use crate::facts::Facts;
@@ -123,7 +123,9 @@ impl Node {
         let is_quarantined = until != 0 && self.inner.shared.clock.now() < Timestamp::from_millis(until);
         Situation {
             fence_ahead: self.inner.fence_ahead.load(Ordering::Relaxed),
-            is_quarantined: is_quarantined || self.inner.may_evict.load(Ordering::Relaxed),
+            is_quarantined: is_quarantined
+                || self.inner.may_evict.load(Ordering::Relaxed)
+                || self.inner.shared.has_other_secret.load(Ordering::Relaxed),
         }
     }
 
@@ -167,36 +169,59 @@ impl Node {
     }
 
     /// Sends one command and gives the server's answer, which may be an error of its own.
-    pub(crate) async fn call(&self, command: &Cmd, doing: &'static str) -> Result<Value, StoreError> {
+    pub(crate) async fn call(
+        &self,
+        call: impl Into<Call<'_>> + Send,
+        doing: &'static str,
+    ) -> Result<Value, StoreError> {
+        let call = call.into();
         let live = self.connected(doing).await?;
+        // ORDER: the connection first: it is handed out only after the server was looked at, so that a call that
+        // waited for it knows of what was found.
+        let command = call.packed(self.situation());
         let mut connection = live.connection();
-        self.bounded(&live, doing, connection.send_packed_command(command)).await
+        self.bounded(&live, doing, connection.send_packed_command(&command)).await
     }
 
-    /// Sends commands together, in order, and gives one answer for each.
+    /// Sends calls together, in order, then `last`, and gives one answer for each.
     pub(crate) async fn call_all(
         &self,
-        commands: &Pipeline,
+        calls: &[Call<'_>],
+        last: Option<&Cmd>,
         doing: &'static str,
     ) -> Result<Vec<Value>, StoreError> {
         let live = self.connected(doing).await?;
+        let situation = self.situation();
+        let mut all = Pipeline::with_capacity(calls.len() + 1);
+        for call in calls {
+            all.add_command(call.packed(situation).into_owned());
+        }
+        if let Some(last) = last {
+            all.add_command(last.clone());
+        }
         let mut connection = live.connection();
-        self.bounded(&live, doing, connection.send_packed_commands(commands, 0, commands.len())).await
+        self.bounded(&live, doing, connection.send_packed_commands(&all, 0, all.len())).await
     }
 
     /// Sends one command to a server that takes the slot over.
-    pub(crate) async fn call_asking(&self, command: &Cmd, doing: &'static str) -> Result<Value, StoreError> {
-        let mut both = Pipeline::with_capacity(2);
-        both.add_command(cmd("ASKING")).add_command(command.clone());
-        let answers = self.call_all(&both, doing).await?;
+    pub(crate) async fn call_asking(&self, call: Call<'_>, doing: &'static str) -> Result<Value, StoreError> {
+        let asking = cmd("ASKING");
+        let answers = self.call_all(&[Call::Packed(&asking), call], None, doing).await?;
         Ok(answers.into_iter().nth(1).unwrap_or_default())
     }
 
     /// Sends one call with its script, after the server forgot it.
-    pub(crate) async fn call_with_text(&self, call: &Cmd, doing: &'static str) -> Result<Value, StoreError> {
-        let whole = self.inner.shared.scripts.with_text(call);
+    pub(crate) async fn call_with_text(
+        &self,
+        call: impl Into<Call<'_>> + Send,
+        doing: &'static str,
+    ) -> Result<Value, StoreError> {
+        let call = call.into();
+        let live = self.connected(doing).await?;
+        let whole = self.inner.shared.scripts.with_text(&call.packed(self.situation()));
         let whole = whole.ok_or_else(|| error::unreachable("the script was never loaded", doing))?;
-        self.call(&whole, doing).await
+        let mut connection = live.connection();
+        self.bounded(&live, doing, connection.send_packed_command(&whole)).await
     }
 
     /// Hears of what is told on `channel` from when this returns. A lost subscription is made up for by looking.

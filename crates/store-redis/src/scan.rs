@@ -18,7 +18,6 @@ use redis::{Value, cmd};
 use crate::asked::Told;
 use crate::codec;
 use crate::error;
-use crate::masters::Surely;
 use crate::node::Node;
 use crate::scripts::Script;
 use crate::store::RedisStore;
@@ -74,7 +73,7 @@ impl RedisStore {
             calls.push(self.read_call(Script::Peek, id)?);
         }
         let mut peeked = Vec::with_capacity(ids.len());
-        for (id, value) in ids.iter().zip(self.masters.run_all(calls, Surely::plainly(DOING)).await) {
+        for (id, value) in ids.iter().zip(self.masters.run_packed(&calls, DOING).await) {
             let value = value?;
             if value == Value::Nil {
                 continue;

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "testkit")]
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::scripts::{Script, Scripts, Telling};
 
 /// How many replication ids of earlier masters are remembered.
-const LED_MAX: usize = 64;
+const LED_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     /// The least that fences must run ahead of the servers' time, since records were taken in.
     fence_ahead: AtomicU64,
     led: Mutex<Vec<String>>,
+    /// Whether the servers have another secret than this process goes by: then no grant of ours means anything.
+    pub(crate) has_other_secret: AtomicBool,
 }
 
 impl Shared {
@@ -55,6 +57,7 @@ impl Shared {
             longest_lease_ms: AtomicU64::new(0),
             fence_ahead: AtomicU64::new(0),
             led: Mutex::default(),
+            has_other_secret: AtomicBool::new(false),
         }
     }
 

@@ -16,7 +16,7 @@ use onlyonce_core::{RecordId, Secret, Store, StoreError, StoreErrorKind, Timesta
 use redis::{Cmd, Value};
 use tokio::runtime::Handle;
 
-use crate::asked::{Asked, Told};
+use crate::asked::{Asked, Call, Situation, Told};
 use crate::codec;
 use crate::epoch::Incidents;
 use crate::error;
@@ -25,6 +25,7 @@ use crate::node::Node;
 use crate::options::{Acknowledgement, Options};
 use crate::scan::Sweeper;
 use crate::scripts::{Script, Scripts, Telling, Time};
+use crate::secret::Agreed;
 use crate::shared::Shared;
 use crate::survival::Survival;
 use crate::target::Target;
@@ -35,6 +36,7 @@ pub struct RedisStore {
     pub(crate) shared: Arc<Shared>,
     pub(crate) masters: Masters,
     pub(crate) sweeper: Sweeper,
+    pub(crate) agreed: Agreed,
     subscriptions: Arc<Subscriptions>,
 }
 
@@ -71,7 +73,13 @@ impl RedisStore {
         let scripts = Scripts::new(time, telling);
         let shared = Arc::new(finish(Shared::new(options, scripts, telling, Handle::current())));
         let masters = Masters::open(&shared, target).await?;
-        Ok(Self { subscriptions: Arc::default(), sweeper: Sweeper::default(), masters, shared })
+        Ok(Self {
+            subscriptions: Arc::default(),
+            sweeper: Sweeper::default(),
+            agreed: Agreed::default(),
+            masters,
+            shared,
+        })
     }
 
     /// What happened to the servers since the store was opened.
@@ -87,8 +95,8 @@ impl RedisStore {
     /// One command: one round trip.
     async fn ask<C: Asked>(&self, command: &C) -> Result<C::Answer, StoreError> {
         let key = self.shared.key_of(command.id());
-        let call = self.call(command, &key)?.1;
-        let value = self.masters.run(&key, &call, C::DOING).await?;
+        let pack = self.packs(command, &key);
+        let value = self.masters.run(&key, Call::For(&pack), C::DOING).await?;
         command.answer(value)
     }
 
@@ -109,21 +117,21 @@ impl RedisStore {
                 "running a batch of more than 1000 commands",
             ));
         }
+        let keys: Vec<_> = commands.iter().map(|command| self.shared.key_of(command.id())).collect();
+        let packs: Vec<_> =
+            commands.iter().zip(&keys).map(|(command, key)| self.packs(command, key)).collect();
         let mut calls = Vec::with_capacity(commands.len());
-        for command in commands {
-            let key = self.shared.key_of(command.id());
-            calls.push(self.call(command, &key)?);
+        for (key, pack) in keys.iter().zip(&packs) {
+            calls.push((self.masters.of(key, C::DOING)?, Call::For(pack)));
         }
         let surely = Surely { doing: C::DOING, acknowledgement: self.shared.options.acknowledgement };
         let values = self.masters.run_all(calls, surely).await;
         Ok(commands.iter().zip(values).map(|(command, value)| command.answer(value?)).collect())
     }
 
-    fn call<C: Asked>(&self, command: &C, key: &[u8]) -> Result<(Arc<Node>, Cmd), StoreError> {
-        let node = self.masters.of(key, C::DOING)?;
-        let situation = node.situation();
-        let call = self.shared.call(C::SCRIPT, key, |call| command.arguments(situation, call));
-        Ok((node, call))
+    /// Makes the call of a command for the server that it is sent to.
+    fn packs<C: Asked>(&self, command: &C, key: &[u8]) -> impl Fn(Situation) -> Cmd + Sync {
+        move |situation| self.shared.call(C::SCRIPT, key, |call| command.arguments(situation, call))
     }
 
     /// A call that asks nothing but the record.
@@ -137,22 +145,6 @@ impl RedisStore {
         let call = self.shared.call(Script::Lookup, &key, |_| {});
         let value = self.masters.run(&key, &call, "looking a record up").await?;
         read_record(id, value)
-    }
-
-    async fn keep_secret(&self, offered: &Secret) -> Result<Secret, StoreError> {
-        const DOING: &str = "keeping the secret";
-        let key = self.shared.key_named("secret");
-        let mut call = self.shared.scripts.call(Script::Secret, &key);
-        call.arg(offered.expose());
-        match self.masters.run(&key, &call, DOING).await? {
-            Value::BulkString(kept) => match kept.try_into() {
-                Ok(bytes) => Ok(Secret::new(bytes)),
-                Err(_) => {
-                    Err(StoreError::new(StoreErrorKind::Corrupt, DOING).because("it is not 32 bytes long"))
-                }
-            },
-            other => Err(error::unexpected(&other, DOING)),
-        }
     }
 
     async fn take_in(&self, records: &[(RecordId, Record)]) -> Result<Imported, StoreError> {
@@ -174,7 +166,7 @@ impl RedisStore {
             calls.push((self.masters.of(&key, DOING)?, call));
         }
         let mut imported = Imported::default();
-        for value in self.masters.run_all(calls, Surely::plainly(DOING)).await {
+        for value in self.masters.run_packed(&calls, DOING).await {
             match Told::new(value?, DOING)?.0 {
                 1 => imported.taken += 1,
                 _ => imported.left += 1,

@@ -88,7 +88,8 @@ impl Payments {
             // Without in-flight records of other doors there is nothing else.
             _ => return Ok(StatusCode::CONFLICT.into_response()),
         };
-        let payment: i64 = transaction.query_one(PAY, &[&text, &amount]).await?.get(0);
+        let pay = transaction.prepare_cached(PAY).await?;
+        let payment: i64 = transaction.query_one(&pay, &[&text, &amount]).await?.get(0);
         let outcome = Outcome::kept(1, json!({"payment": payment, "amount": amount}).to_string());
         let token = Token { id, owner: claim.owner, fence: grant.fence };
         let complete = Complete { token, outcome: outcome.clone(), retention: None };

@@ -88,14 +88,13 @@ fn a_program_killed_at_any_point_makes_exactly_one_payment() {
     for way in [Way::Asking, Way::Answering] {
         for number in 1.. {
             let program = Program::start(&url);
-            // Its connection is made before the points are counted.
+            // Its connection is made and its statement prepared before the points are counted.
             assert_eq!(program.pay(&format!("first-{way:?}-{number}"), 1).0, "HTTP/1.1 201 Created");
             let key = format!("{way:?}-{number}");
             relay.hold(way, number);
             let mut sent = program.send(&key, 100);
             if let Some(answer) = answered_before_held(&relay, &mut sent) {
                 assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
-                assert!(number > 5, "a payment takes more than {number} questions");
                 relay.let_go();
                 break;
             }
@@ -117,7 +116,8 @@ fn a_program_killed_at_any_point_makes_exactly_one_payment() {
     println!(
         "killed at {points} points, {made_before_the_kill} payments were made by then, one each in the end"
     );
-    assert!(points >= 10 && made_before_the_kill >= 1, "{points} points, {made_before_the_kill} payments");
+    // A transaction begins, claims, pays, completes and commits. Only the last answer comes after the fact.
+    assert_eq!((points, made_before_the_kill), (10, 1));
 }
 
 /// The answer, if it comes before the relay holds anything.

@@ -46,6 +46,10 @@ BEGIN
     made_unknown := coalesce(cardinality(lapsed), 0);
     PERFORM wake(due);
     more := cardinality(due) >= budget;
+    IF NOT more THEN
+        DELETE FROM waiting w WHERE w.until <= now;
+        DELETE FROM audit a WHERE a.at < now - 7776000000; -- 90 days
+    END IF;
 END
 $$;
 

@@ -123,6 +123,10 @@ impl Queue {
             if waits() {
                 let taken = self.take_now();
                 if !taken.is_empty() {
+                    if self.closed.load(Ordering::Acquire) {
+                        // The word that the store was closed came with this work, and is for all.
+                        self.waiting.notify_one();
+                    }
                     return Some(taken);
                 }
             }

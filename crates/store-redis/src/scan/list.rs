@@ -7,7 +7,6 @@ use onlyonce_core::transition::view;
 use onlyonce_core::{RecordId, StoreError};
 
 use super::DOING;
-use crate::masters::Surely;
 use crate::scripts::Script;
 use crate::store::{RedisStore, read_record};
 
@@ -62,8 +61,8 @@ impl RedisStore {
         let ids: Vec<_> = ids.into_iter().collect();
         let mut records = Vec::with_capacity(ids.len());
         for some in ids.chunks(WHOLE_AT_ONCE) {
-            let calls: Result<_, _> = some.iter().map(|id| self.read_call(Script::Lookup, id)).collect();
-            for (id, value) in some.iter().zip(self.masters.run_all(calls?, Surely::plainly(DOING)).await) {
+            let calls: Result<Vec<_>, _> = some.iter().map(|id| self.read_call(Script::Lookup, id)).collect();
+            for (id, value) in some.iter().zip(self.masters.run_packed(&calls?, DOING).await) {
                 if let Some(record) = read_record(id, value?)?.filter(|record| listing.wants(id, record)) {
                     records.push((*id, record));
                 }

@@ -9,7 +9,6 @@ use tokio::sync::Mutex;
 
 use super::DOING;
 use crate::asked::Told;
-use crate::masters::Surely;
 use crate::node::Node;
 use crate::scripts::Script;
 use crate::store::RedisStore;
@@ -33,6 +32,7 @@ struct Pass {
 
 impl RedisStore {
     pub(crate) async fn sweep_some(&self, budget: SweepBudget) -> Result<Swept, StoreError> {
+        self.put_secret_back().await?;
         let mut pass = self.sweeper.0.lock().await;
         if pass.is_none() {
             if !self.take_turn("begin", self.shared.options.sweep_every).await? {
@@ -52,6 +52,12 @@ impl RedisStore {
                 }
                 break;
             };
+            if node.is_retired() {
+                // Another server has its keys now, and the next pass goes through them.
+                under_way.nodes.pop();
+                under_way.cursor = 0;
+                continue;
+            }
             let left = budget.get() - swept.removed - swept.made_unknown;
             if left == 0 || keys >= KEYS_PER_CALL {
                 swept.more = true;
@@ -82,8 +88,8 @@ impl RedisStore {
     }
 
     async fn sweep_each(&self, due: &[RecordId], swept: &mut Swept) -> Result<(), StoreError> {
-        let calls: Result<_, _> = due.iter().map(|id| self.read_call(Script::Sweep, id)).collect();
-        for (id, value) in due.iter().zip(self.masters.run_all(calls?, Surely::plainly(DOING)).await) {
+        let calls: Result<Vec<_>, _> = due.iter().map(|id| self.read_call(Script::Sweep, id)).collect();
+        for (id, value) in due.iter().zip(self.masters.run_packed(&calls?, DOING).await) {
             match Told::new(value?, DOING).map(|(code, _)| code) {
                 Ok(1) => swept.removed += 1,
                 Ok(2) => swept.made_unknown += 1,

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use onlyonce_core::store::SweepBudget;
 use onlyonce_core::transition::{ClaimAnswer, CompleteAnswer};
-use onlyonce_core::{Store, StoreErrorKind};
+use onlyonce_core::{Secret, Store, StoreErrorKind};
 use onlyonce_store_redis::{Incidents, Options, RedisStore};
 use onlyonce_testkit::run;
 use onlyonce_testkit::servers::RedisOptions;
@@ -158,5 +159,52 @@ fn fences_go_on_growing_when_the_servers_memory_is_lost() {
         .await;
         let after = token_of(&again, &answer.expect("an answer"));
         assert!(after.fence > before.fence);
+    });
+}
+
+#[test]
+fn claims_that_wait_for_the_server_know_of_what_it_lost() {
+    run(async {
+        let options = Options { timeout: Duration::from_secs(3), ..with_quarantine(LONG) };
+        let live = Live::new(RedisOptions::without_persistence(), options).await;
+        complete_one(&*live.store).await;
+        live.server.kill();
+        // From here on the connection is known to be gone, and claims wait for the next one.
+        let refused = live.store.claim(&fresh_claim()).await;
+        assert!(refused.is_err(), "the server is gone: {refused:?}");
+        let waiting: Vec<_> = (0..8)
+            .map(|_| {
+                let store = std::sync::Arc::clone(&live.store);
+                tokio::spawn(async move { store.claim(&fresh_claim()).await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        live.server.restart().expect("the server starts again");
+        for claim in waiting {
+            let answer = claim.await.expect("no panic");
+            assert!(answer.is_err(), "granted by a server that has forgotten everything: {answer:?}");
+        }
+        until("the loss is noticed", async || live.store.incidents().emptied == 1).await;
+    });
+}
+
+#[test]
+fn the_secret_is_put_back_after_a_loss_and_another_one_ends_all_grants() {
+    run(async {
+        let options = with_quarantine(Duration::ZERO);
+        let live = Live::new(RedisOptions::default(), options.clone()).await;
+        let (ours, theirs) = (Secret::new([1; 32]), Secret::new([2; 32]));
+        assert_eq!(live.store.secret(&ours).await.expect("a secret"), ours);
+        live.server.flush();
+        until("the flush is noticed", async || live.store.incidents().emptied == 1).await;
+        live.store.sweep(SweepBudget::DEFAULT).await.expect("a sweep");
+        let other = live.home.connect(&live.server.url(), options).await.expect("a second store");
+        assert_eq!(other.secret(&theirs).await.expect("a secret"), ours, "a new process gets the old one");
+        // The next time somebody else is faster.
+        live.server.flush();
+        until("the flush is noticed", async || live.store.incidents().emptied == 2).await;
+        assert_eq!(other.secret(&theirs).await.expect("a secret"), theirs);
+        live.store.sweep(SweepBudget::DEFAULT).await.expect("a sweep");
+        assert_quarantined(&live.store).await;
     });
 }

@@ -15,7 +15,7 @@ pub enum Way {
     Answering,
 }
 
-/// Passes everything on, until it is told otherwise. What one side sends in one go is passed on in one go.
+/// Passes everything on, until it is told otherwise.
 #[derive(Debug)]
 pub struct Relay {
     passing: Arc<Passing>,
@@ -74,7 +74,7 @@ impl Relay {
         self.passing.state().swallowed
     }
 
-    /// Holds what is the `number`th to go that way from now on, the first being 1.
+    /// Holds what is the `number`th question or answer from now on, the first being 1.
     pub fn hold(&self, way: Way, number: usize) {
         let mut state = self.passing.state();
         (state.asked, state.answered) = (0, 0);
@@ -97,7 +97,7 @@ impl Relay {
         self.passing.changed.notify_all();
     }
 
-    /// How often something went to the server, and from it, since the last [`Relay::hold`].
+    /// How many questions and answers there were since the last [`Relay::hold`].
     pub fn counts(&self) -> (usize, usize) {
         let state = self.passing.state();
         (state.asked, state.answered)
@@ -137,7 +137,7 @@ impl Passing {
         let mut buffer = vec![0; 1 << 16];
         loop {
             let read = from.read(&mut buffer)?;
-            if read == 0 || !self.may_pass(way) {
+            if read == 0 || !self.may_pass(way, &buffer[..read]) {
                 return Ok(());
             }
             to.write_all(&buffer[..read])?;
@@ -145,8 +145,15 @@ impl Passing {
     }
 
     /// Whether what goes this way is passed on; returns once it is let go.
-    fn may_pass(&self, way: Way) -> bool {
+    fn may_pass(&self, way: Way, bytes: &[u8]) -> bool {
         let mut state = self.state();
+        if way == Way::Answering && std::mem::take(&mut state.swallow) {
+            state.swallowed += 1;
+            return false;
+        }
+        if !is_whole(way, bytes) {
+            return true;
+        }
         let number = match way {
             Way::Asking => {
                 state.asked += 1;
@@ -157,10 +164,6 @@ impl Passing {
                 state.answered
             }
         };
-        if way == Way::Answering && std::mem::take(&mut state.swallow) {
-            state.swallowed += 1;
-            return false;
-        }
         if state.hold != Some((way, number)) {
             return true;
         }
@@ -168,5 +171,18 @@ impl Passing {
         self.changed.notify_all();
         drop(self.changed.wait_while(state, |state| state.is_held).unwrap());
         false
+    }
+}
+
+/// Whether a question or an answer ends here: networks may cut them in pieces, of which only the last is counted.
+fn is_whole(way: Way, bytes: &[u8]) -> bool {
+    match way {
+        // A simple query, or `Sync` after the parts of another.
+        Way::Asking => bytes.starts_with(b"Q") || bytes.ends_with(b"S\0\0\0\x04"),
+        // `ReadyForQuery` and the state of the transaction.
+        Way::Answering => bytes
+            .strip_suffix(b"I")
+            .or_else(|| bytes.strip_suffix(b"T"))
+            .is_some_and(|rest| rest.ends_with(b"Z\0\0\0\x05")),
     }
 }
