@@ -210,11 +210,7 @@ impl Line {
         // Unconstrained: it would else be told to come again later, by a waker that is nobody's.
         let mut answer = pin!(unconstrained(self.sender.try_send_request(request)));
         poll_fn(|cx| {
-            if let Some(connection) = &mut self.connection
-                && Pin::new(connection).poll(cx).is_ready()
-            {
-                self.connection = None;
-            }
+            self.drive(cx);
             // The answer comes only out of the connection, which was just asked: nobody else needs to wake us.
             answer.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         })
