@@ -53,7 +53,7 @@ pub mod hex;
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use engine::{
     Conflict, Cut, Done, Ending, Engine, EngineBuilder, EngineError, EngineErrorKind, Execution, Failure,
-    Found, MemoError, Question, Ran, Recorded, RecoveryHook, Reply, Request, Run,
+    Found, MemoError, Performing, Question, Ran, Recorded, RecoveryHook, Reply, Request, Run,
 };
 pub use error::{BoxError, HexError, MisuseError, RandomError};
 pub use fingerprint::{Fingerprint, FingerprintBuilder, Fingerprinted, Rules};
@@ -66,5 +66,7 @@ pub use record::{Fence, Owner, Record, StateKind};
 pub use scope::{Principal, RecordId, Scope, ScopeTag, ScopedKey};
 pub use secret::Secret;
 pub use store::memory::{MemoryLimits, MemoryStore};
+pub use store::recent::Recent;
+pub use store::tiered::Tiered;
 pub use store::{Store, StoreError, StoreErrorKind};
 pub use transition::{Terms, UnknownPolicy};

@@ -3,6 +3,9 @@
 mod by_id;
 pub mod error;
 pub mod memory;
+pub mod recent;
+pub mod tier;
+pub mod tiered;
 mod watches;
 
 use std::fmt;

@@ -158,6 +158,5 @@ fn replay(seen: &Record, completed: &Completed, now: Timestamp) -> ClaimAnswer {
         attempt: seen.attempt,
         age,
         left: now.until(completed.expires_at),
-        expires_at: completed.expires_at,
     })
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::clock::Timestamp;
 use crate::fingerprint::{Fingerprint, Rules};
 use crate::lease::{Lease, Retention};
 use crate::outcome::{Outcome, Tombstone};
@@ -175,8 +174,6 @@ pub struct Replay {
     pub age: Duration,
     /// How long it will still be kept.
     pub left: Duration,
-    /// When it will be forgotten, on the store's clock.
-    pub expires_at: Timestamp,
 }
 
 /// How long to leave a record alone.

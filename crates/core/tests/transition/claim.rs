@@ -106,7 +106,6 @@ fn claim_of_a_completed_record_replays_its_outcome() {
     let (mut scene, token) = Scene::in_flight();
     scene.advance(SECONDS);
     scene.complete(token, "done");
-    let expires_at = START + SECONDS + RETENTION;
     for (policy, owner) in POLICIES.into_iter().zip([FIRST, SECOND].into_iter().cycle()) {
         for age in [Duration::ZERO, SECONDS, RETENTION - TICK] {
             let mut scene = scene.after(age);
@@ -117,7 +116,6 @@ fn claim_of_a_completed_record_replays_its_outcome() {
                 attempt: 1,
                 age,
                 left: RETENTION - age,
-                expires_at,
             };
             assert_eq!(scene.claim(owner, policy), ClaimAnswer::Replay(replay));
             assert!(scene.kept);

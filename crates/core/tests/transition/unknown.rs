@@ -84,7 +84,6 @@ fn claim_under_seal_completes_the_record_with_the_sealed_answer_and_replays_it()
             attempt: 1,
             age: Duration::ZERO,
             left: scene.now.until(expires_at),
-            expires_at,
         };
         assert_eq!(scene.claim(SECOND, UnknownPolicy::Seal), ClaimAnswer::Replay(replay.clone()));
         let mut state = completed(scene.now, CompletedBy::Seal, outcome("sealed"));

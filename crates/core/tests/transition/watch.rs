@@ -162,11 +162,11 @@ impl Watch {
             ClaimAnswer::Granted(grant) => self.note_grant(claim, grant, now),
             ClaimAnswer::Replay(replay) => match &self.phase {
                 Phase::Completed(promise) => {
-                    let same = promise.outcome == replay.outcome && promise.until == replay.expires_at;
+                    let same = promise.outcome == replay.outcome && promise.until == now + replay.left;
                     self.check("I3", same, |_| format!("replayed {replay:?}"));
                 }
                 Phase::Unknown { not_forgotten_before } => {
-                    let until = replay.expires_at;
+                    let until = now + replay.left;
                     let long = until >= (now + RETENTION).max(*not_forgotten_before);
                     self.check("I3", long, |_| format!("sealing shortened the protection: {replay:?}"));
                     let outcome = replay.outcome.clone();

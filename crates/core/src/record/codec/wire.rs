@@ -139,10 +139,12 @@ impl Reader {
         if len > max {
             return Err(CodecError::Damaged("length"));
         }
-        if len > self.0.len() {
-            return Err(SHORT);
-        }
-        Ok(self.0.split_to(len))
+        self.raw(len)
+    }
+
+    /// That many bytes as they are.
+    pub fn raw(&mut self, len: usize) -> Result<Bytes, CodecError> {
+        if len > self.0.len() { Err(SHORT) } else { Ok(self.0.split_to(len)) }
     }
 
     /// What was not read yet.
