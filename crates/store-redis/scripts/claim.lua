@@ -1,9 +1,9 @@
--- claim: ARGV[1] how a record begins, its retentions, terms, fence source, quarantine, more terms · ARGV[2] fingerprint
--- · ARGV[3] what a sealed record answers
+-- claim: ARGV[1] how a record begins, its retentions, terms, fence source, quarantine, more terms, whether to touch
+-- · ARGV[2] fingerprint · ARGV[3] what a sealed record answers
 local GRANTED, REPLAY, BUSY, HELD, MISMATCH, RECOVER, FENCED, QUARANTINED = 1, 2, 3, 4, 5, 6, 7, 8
 local HOLD_POLICY, SEAL_POLICY, QUERY_POLICY, RERUN_POLICY = 0, 1, 2, 3
 local _, remote, _, owner, retention, unknown_retention, lease, run_max, fence_ahead, is_quarantined, policy,
-  attempts_max, hold_for = struct.unpack('>c3BI2c16I6I6I6I6I8BBI4I6', ARGV[1])
+  attempts_max, hold_for, is_touched = struct.unpack('>c3BI2c16I6I6I6I6I8BBI4I6B', ARGV[1])
 
 local stored, wrong = read(stored_value)
 if wrong then
@@ -64,6 +64,7 @@ local function unknown(seen)
     if now < until_then then
       -- While someone finds out, nothing may start, whatever the policy of this claim.
       if recoverer == owner then
+        touch(is_touched)
         return recover(seen)
       end
       return { BUSY, until_then - now }
@@ -96,11 +97,13 @@ if seen.fingerprint ~= '' and seen.fingerprint ~= ARGV[2] then
 end
 if seen.state == IN_FLIGHT then
   if seen.owner == owner then
+    touch(is_touched)
     return { GRANTED, seen.fence, seen.attempt, steps_of(seen) }
   end
   return { BUSY, seen.at - now }
 end
 if seen.state == COMPLETED then
+  touch(is_touched)
   return { REPLAY, now, seen.value }
 end
 if seen.state == RELEASED then

@@ -24,6 +24,7 @@ elseif #stored_value >= 84 then
     and string.sub(stored_value, 77, head_end) == ARGV[2]
     and string.sub(stored_value, head_end + 1, head_end + 8)
       == string.sub(redis.sha1hex(KEYS[1] .. string.sub(stored_value, 1, head_end)), 1, 8) then
+    touch(string.byte(ARGV[1], -1))
     return { 2, now, stored_value }
   end
 end

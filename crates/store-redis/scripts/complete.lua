@@ -1,7 +1,7 @@
--- complete: ARGV[1] owner, fence, retention (0 for the claim's) · ARGV[2] the outcome as the tail of a record without
--- steps
+-- complete: ARGV[1] owner, fence, retention (0 for the claim's), whether to touch · ARGV[2] the outcome as the tail of a
+-- record without steps
 local DONE, ALREADY, LATE, ALARM, FENCED = 1, 2, 3, 4, 5
-local owner, fence, retention = struct.unpack('>c16I8I6', ARGV[1])
+local owner, fence, retention, is_touched = struct.unpack('>c16I8I6B', ARGV[1])
 local offered = string.sub(ARGV[2], 9)
 local r, wrong = read(stored_value)
 if wrong then
@@ -23,6 +23,7 @@ if r.state ~= COMPLETED then
 end
 local is_erased = #outcome == string.byte(outcome) + 5
 if outcome == offered or (r.by == EXECUTION and is_erased) then
+  touch(is_touched)
   return ALREADY
 end
 -- The stored outcome goes along, so that damage is told from a difference.
@@ -33,5 +34,7 @@ end
 if late == '' and not is_erased then
   write(r, tail_of(steps, outcome, offered))
   wake()
+else
+  touch(is_touched)
 end
 return { LATE, outcome }

@@ -19,7 +19,7 @@ if stored_value and #stored_value >= 84 then
       .. string.sub(stored_value, 77, head_end)
     redis.call('SET', KEYS[1], head .. string.sub(redis.sha1hex(KEYS[1] .. head), 1, 8) .. ARGV[2], 'PX',
       expires - now + MARGIN)
-    redis.call('PUBLISH', KEYS[1], '')
+    redis.pcall('PUBLISH', KEYS[1], '')
     return 1
   end
 end

@@ -120,6 +120,7 @@ local function write(r, tail)
   return value
 end
 
+-- Who may not tell does not: the change stands, and those who wait look for themselves.
 local function wake()
-  redis.call('PUBLISH', KEYS[1], '')
+  redis.pcall('PUBLISH', KEYS[1], '')
 end

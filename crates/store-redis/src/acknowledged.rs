@@ -15,9 +15,11 @@ pub(crate) fn command(acknowledgement: Acknowledgement) -> Option<Cmd> {
             wait.arg(count).arg(u64::try_from(within.as_millis()).unwrap_or(u64::MAX));
             Some(wait)
         }
-        Acknowledgement::Disks { replicas, within } => {
+        Acknowledgement::Disks { master, replicas, within } => {
             let mut wait = cmd("WAITAOF");
-            wait.arg(1).arg(replicas).arg(u64::try_from(within.as_millis()).unwrap_or(u64::MAX));
+            wait.arg(u8::from(master))
+                .arg(replicas)
+                .arg(u64::try_from(within.as_millis()).unwrap_or(u64::MAX));
             Some(wait)
         }
     }
@@ -29,10 +31,10 @@ pub(crate) fn check(
     answer: &Value,
     doing: &'static str,
 ) -> Result<(), StoreError> {
-    let wanted: &[i64] = match acknowledgement {
+    let wanted: &[u8] = match acknowledgement {
         Acknowledgement::None => return Ok(()),
-        Acknowledgement::Replicas { count, .. } => &[count.into()],
-        Acknowledgement::Disks { replicas, .. } => &[1, replicas.into()],
+        Acknowledgement::Replicas { count, .. } => &[count],
+        Acknowledgement::Disks { master, replicas, .. } => &[master.into(), replicas],
     };
     let got: Vec<i64> = match answer {
         Value::Int(count) => vec![*count],
@@ -40,9 +42,9 @@ pub(crate) fn check(
             counts.iter().map(|count| if let Value::Int(count) = count { *count } else { 0 }).collect()
         }
         Value::ServerError(refusal) => return Err(error::refused(refusal, doing).with_unknown_outcome()),
-        other => return Err(error::unexpected(other, doing)),
+        other => return Err(error::unexpected(other, doing).with_unknown_outcome()),
     };
-    if got.len() == wanted.len() && got.iter().zip(wanted).all(|(got, wanted)| got >= wanted) {
+    if got.len() == wanted.len() && got.iter().zip(wanted).all(|(got, wanted)| *got >= i64::from(*wanted)) {
         return Ok(());
     }
     Err(StoreError::new(StoreErrorKind::Unavailable, doing)

@@ -27,6 +27,8 @@ pub(crate) struct Situation {
     pub(crate) fence_ahead: u64,
     /// Whether no new grant may be made.
     pub(crate) is_quarantined: bool,
+    /// Whether the answer must be acknowledged, so that also what another connection wrote is written again.
+    pub(crate) is_touched: bool,
 }
 
 /// A call of a script, to be sent to whichever server turns out to be the right one.
@@ -58,8 +60,15 @@ pub(crate) trait Asked: Sync {
     type Answer: Send;
     const SCRIPT: Script;
     const DOING: &'static str;
+    /// Whether the answer is a grant or an outcome, which may have to be acknowledged.
+    const IS_SURE: bool = false;
 
     fn id(&self) -> &RecordId;
+
+    /// The lease that the command asks for, if any.
+    fn lease(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Adds the script's arguments.
     fn arguments(&self, situation: Situation, call: &mut Cmd);
@@ -141,9 +150,14 @@ impl Asked for Claim {
     type Answer = ClaimAnswer;
     const SCRIPT: Script = Script::Claim;
     const DOING: &'static str = "claiming a record";
+    const IS_SURE: bool = true;
 
     fn id(&self) -> &RecordId {
         &self.id
+    }
+
+    fn lease(&self) -> Duration {
+        self.terms.lease.get()
     }
 
     fn arguments(&self, situation: Situation, call: &mut Cmd) {
@@ -164,7 +178,8 @@ impl Asked for Claim {
             .byte(situation.is_quarantined.into())
             .byte(policy)
             .number(terms.attempts_max.into(), 4)
-            .duration(terms.hold_for);
+            .duration(terms.hold_for)
+            .byte(situation.is_touched.into());
         call.arg(fixed.finish()).arg(fingerprint);
         call.arg(codec::encode_outcome_of(&self.id, &terms.sealed));
     }
@@ -221,7 +236,6 @@ fn replay(id: &RecordId, told: &mut Told) -> Result<Replay, StoreError> {
         attempt: record.attempt,
         age: completed.at.until(now),
         left: now.until(completed.expires_at),
-        expires_at: completed.expires_at,
         outcome: completed.outcome,
     })
 }
@@ -233,6 +247,10 @@ impl Asked for Renew {
 
     fn id(&self) -> &RecordId {
         &self.token.id
+    }
+
+    fn lease(&self) -> Duration {
+        self.lease.get()
     }
 
     fn arguments(&self, _: Situation, call: &mut Cmd) {
@@ -253,14 +271,16 @@ impl Asked for Complete {
     type Answer = CompleteAnswer;
     const SCRIPT: Script = Script::Complete;
     const DOING: &'static str = "completing a record";
+    const IS_SURE: bool = true;
 
     fn id(&self) -> &RecordId {
         &self.token.id
     }
 
-    fn arguments(&self, _: Situation, call: &mut Cmd) {
+    fn arguments(&self, situation: Situation, call: &mut Cmd) {
         let retention = self.retention.map_or(Duration::ZERO, onlyonce_core::Retention::get);
-        call.arg(token(&self.token).duration(retention).finish());
+        let fixed = token(&self.token).duration(retention).byte(situation.is_touched.into());
+        call.arg(fixed.finish());
         call.arg(codec::encode_tail(&[], &codec::encode_outcome_of(&self.token.id, &self.outcome), &[]));
     }
 

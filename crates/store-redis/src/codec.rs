@@ -28,6 +28,8 @@ use onlyonce_core::{Fence, Outcome, Owner, RecordId, Retention, Timestamp, Tombs
 const VERSION: u8 = 1;
 const FORM_BYTES: usize = 76;
 const CHECK_BYTES: usize = 8;
+/// How many bytes a checksum takes.
+const SUM_BYTES: usize = 4;
 /// The largest time or length of time: 48 bits.
 const FOREVER: u64 = (1 << 48) - 1;
 /// In place of a step's length: its value was erased.
@@ -79,13 +81,13 @@ pub(crate) fn encode_fingerprint(fingerprint: &Fingerprint) -> Vec<u8> {
 
 /// The fingerprint that the scripts gave back.
 pub(crate) fn decode_fingerprint(bytes: &Bytes) -> Result<Fingerprint, CodecError> {
-    let mut fields = Fields(bytes.clone());
+    let mut fields = Fields::new(bytes);
     let version = u8::try_from(fields.number(1)?).unwrap_or_default();
     if version != FINGERPRINT_VERSION {
         return Err(CodecError::Version(version));
     }
     let digest = fields.array()?;
-    let rules = Rules::new(fields.0).map_err(|_| CodecError::Damaged("rules"))?;
+    let rules = Rules::new(fields.0.rest()).map_err(|_| CodecError::Damaged("rules"))?;
     Ok(Fingerprint::from_parts(rules, digest))
 }
 
@@ -106,16 +108,17 @@ pub(crate) fn encode_outcome_of(id: &RecordId, outcome: &Outcome) -> Vec<u8> {
 
 /// The outcome in `bytes`.
 pub(crate) fn decode_outcome_of(id: &RecordId, bytes: &Bytes) -> Result<Outcome, CodecError> {
-    let mut fields = Fields(bytes.clone());
+    let mut fields = Fields::new(bytes);
     let left_bytes = usize::try_from(fields.number(1)?).unwrap_or_default();
     let left = fields.take(left_bytes)?;
     if fields.array()? != checksum(id, &[&left]) {
         return Err(CodecError::Damaged("outcome checksum"));
     }
-    let whole = if fields.0.is_empty() {
+    let whole = if fields.is_at_end() {
         left
     } else {
-        let whole = fields.take(fields.0.len().checked_sub(4).ok_or(SHORT)?)?;
+        let whole_bytes = bytes.len().checked_sub(1 + left_bytes + 2 * SUM_BYTES).ok_or(SHORT)?;
+        let whole = fields.take(whole_bytes)?;
         if fields.array()? != checksum(id, &[&whole]) {
             return Err(CodecError::Damaged("outcome checksum"));
         }
@@ -148,9 +151,9 @@ pub(crate) fn encode_step(id: &RecordId, step: &Step) -> Vec<u8> {
 
 /// All steps of a record.
 pub(crate) fn decode_steps(id: &RecordId, bytes: Bytes) -> Result<Vec<Step>, CodecError> {
-    let mut fields = Fields(bytes);
+    let mut fields = Fields(Reader::new(bytes));
     let mut steps = Vec::new();
-    while !fields.0.is_empty() {
+    while !fields.is_at_end() {
         let name_bytes = usize::try_from(fields.number(1)?).unwrap_or_default();
         let name = fields.take(name_bytes)?;
         if fields.array()? != checksum(id, &[&name]) {
@@ -258,15 +261,16 @@ pub(crate) fn decode(id: &RecordId, bytes: &Bytes) -> Result<Record, CodecError>
     if tail.is_empty() {
         return if matches!(record.state, State::Completed(_)) { Err(SHORT) } else { Ok(record) };
     }
-    let mut fields = Fields(tail);
+    let mut fields = Fields(Reader::new(tail));
     let steps_bytes = usize::try_from(fields.number(4)?).unwrap_or(usize::MAX);
     record.steps = decode_steps(id, fields.take(steps_bytes)?)?;
     let outcome_bytes = usize::try_from(fields.number(4)?).unwrap_or(usize::MAX);
     let outcome = fields.take(outcome_bytes)?;
     if let State::Completed(completed) = &mut record.state {
         completed.outcome = decode_outcome_of(id, &outcome)?;
-        completed.late = if fields.0.is_empty() { None } else { Some(decode_outcome_of(id, &fields.0)?) };
-    } else if !outcome.is_empty() || !fields.0.is_empty() {
+        let late = fields.0.rest();
+        completed.late = if late.is_empty() { None } else { Some(decode_outcome_of(id, &late)?) };
+    } else if !outcome.is_empty() || !fields.is_at_end() {
         return Err(CodecError::Damaged("an outcome of what is not completed"));
     }
     Ok(record)
@@ -274,7 +278,7 @@ pub(crate) fn decode(id: &RecordId, bytes: &Bytes) -> Result<Record, CodecError>
 
 /// The record without steps, and with a tombstone for an outcome; and the tail.
 pub(crate) fn decode_head(bytes: &Bytes) -> Result<(Record, Bytes), CodecError> {
-    let mut fields = Fields(bytes.clone());
+    let mut fields = Fields::new(bytes);
     if bytes.len() < FORM_BYTES + CHECK_BYTES {
         return Err(SHORT);
     }
@@ -310,7 +314,7 @@ pub(crate) fn decode_head(bytes: &Bytes) -> Result<(Record, Bytes), CodecError> 
         steps: Vec::new(),
         state,
     };
-    Ok((record, fields.0))
+    Ok((record, fields.0.rest()))
 }
 
 fn decode_state(
@@ -344,25 +348,33 @@ fn decode_state(
 }
 
 /// Covers the id, so that what is found under another one is damage.
-fn checksum(id: &RecordId, parts: &[&[u8]]) -> [u8; 4] {
+fn checksum(id: &RecordId, parts: &[&[u8]]) -> [u8; SUM_BYTES] {
     let start = crc32c::crc32c(id.as_bytes());
     parts.iter().fold(start, |sum, part| crc32c::crc32c_append(sum, part)).to_be_bytes()
 }
 
 /// Reads fields as `struct` writes them.
-struct Fields(Bytes);
+struct Fields(Reader);
 
 impl Fields {
+    fn new(bytes: &Bytes) -> Self {
+        Self(Reader::new(bytes.clone()))
+    }
+
     fn take(&mut self, bytes: usize) -> Result<Bytes, CodecError> {
-        if bytes > self.0.len() { Err(SHORT) } else { Ok(self.0.split_to(bytes)) }
+        self.0.raw(bytes)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecError> {
-        self.take(N)?.as_ref().try_into().map_err(|_| SHORT)
+        self.0.array()
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.0.end().is_ok()
     }
 
     fn number(&mut self, width: usize) -> Result<u64, CodecError> {
-        Ok(self.take(width)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        Ok(self.0.raw(width)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
     fn time(&mut self) -> Result<Timestamp, CodecError> {

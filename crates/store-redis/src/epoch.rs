@@ -2,6 +2,10 @@
 //!
 //! A key alone tells of a flush and of an empty restart. A fail-over keeps the key and may lose what was answered last;
 //! it is told by the replication id that the new master followed.
+//!
+//! The key also holds what every process must know when something was lost, whoever noticed: until when nothing new is
+//! granted, how far fences run ahead, and the longest lease that was ever used. What a server has lost of it is put back
+//! by the first process that looks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -92,7 +96,7 @@ pub(crate) struct Known {
     replid: String,
     persistence: Persistence,
     /// The highest that fences could have been.
-    source: u64,
+    pub(crate) source: u64,
 }
 
 /// What a look at a server showed.
@@ -104,17 +108,28 @@ pub(crate) struct Seen {
     /// For how long no new grant may be made.
     pub(crate) quarantine: Duration,
     pub(crate) fence_ahead: u64,
+    /// The longest lease that any process used.
+    pub(crate) lease: Duration,
+    /// A key for the mark is on another server by now.
+    pub(crate) has_moved: bool,
 }
 
 /// What to look at and for.
 pub(crate) struct Look<'a> {
     pub(crate) scripts: &'a Scripts,
-    pub(crate) key: Vec<u8>,
+    /// The keys that may hold the mark, the best first: in a cluster, one may be on its way to another server.
+    pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) address: &'a str,
     /// How long to quarantine if something was lost.
     pub(crate) quarantine: Duration,
+    /// What is left of a quarantine, should the mark be kept under another key than before.
+    pub(crate) left: Duration,
     /// The least that fences must run ahead of the server's time.
     pub(crate) fence_ahead: u64,
+    /// What fences must not fall below.
+    pub(crate) source: u64,
+    /// The longest lease that is known.
+    pub(crate) lease: Duration,
     /// The replication ids of every master of this store so far.
     pub(crate) led: &'a [String],
 }
@@ -128,36 +143,68 @@ impl Look<'_> {
         known: Option<&Known>,
     ) -> Result<Seen, StoreError> {
         let changed = change(known, facts, self.address, self.led);
-        let known_mark = known.filter(|known| known.key == self.key).map(|known| known.mark.as_slice());
-        let call = Question {
-            mark: known_mark.unwrap_or_default(),
-            quarantine: self.quarantine,
-            is_lost: changed.is_some(),
-            fence_ahead: self.fence_ahead,
-            source: known.map_or(0, |known| known.source),
-        };
-        let call = call.call(self.scripts, &self.key)?;
-        let mut value = send(connection, &call).await?;
-        if matches!(&value, Value::ServerError(error) if error.code() == "NOSCRIPT") {
-            value = send(connection, &self.scripts.with_text(&call).unwrap_or(call)).await?;
+        let mut value = Value::Nil;
+        for (at, key) in self.keys.iter().enumerate() {
+            let known_mark = known.filter(|known| known.key == *key).map(|known| known.mark.as_slice());
+            value = self.ask(connection, key, known_mark, changed.is_some()).await?;
+            if error::is_elsewhere(&value) {
+                continue;
+            }
+            let answer = Answer::read(value)?;
+            let is_emptied = known_mark.is_some_and(|known| known != answer.mark);
+            return Ok(Seen {
+                loss: if is_emptied { Some(Loss::Emptied) } else { changed },
+                is_new_run: known.is_some_and(|known| known.run_id != facts.run_id),
+                has_moved: at > 0,
+                ..self.seen(answer, key, facts)
+            });
         }
-        let answer = Answer::read(value)?;
-        let is_emptied = known_mark.is_some_and(|known| known != answer.mark);
-        Ok(Seen {
-            loss: if is_emptied { Some(Loss::Emptied) } else { changed },
-            is_new_run: known.is_some_and(|known| known.run_id != facts.run_id),
+        Err(error::unexpected(&value, DOING))
+    }
+
+    async fn ask(
+        &self,
+        connection: &mut MultiplexedConnection,
+        key: &[u8],
+        mark: Option<&[u8]>,
+        is_lost: bool,
+    ) -> Result<Value, StoreError> {
+        let question = Question {
+            mark: mark.unwrap_or_default(),
+            quarantine: self.quarantine,
+            is_lost,
+            // Under the same key the server knows better.
+            left: if mark.is_some() { Duration::ZERO } else { self.left },
+            fence_ahead: self.fence_ahead,
+            source: self.source,
+            lease: self.lease,
+        };
+        let call = question.call(self.scripts, key)?;
+        let value = send(connection, &call).await?;
+        if error::is_forgotten(&value) {
+            return send(connection, &self.scripts.with_text(&call).unwrap_or(call)).await;
+        }
+        Ok(value)
+    }
+
+    fn seen(&self, answer: Answer, key: &[u8], facts: &Facts) -> Seen {
+        Seen {
+            loss: None,
+            is_new_run: false,
+            has_moved: false,
             quarantine: answer.quarantine,
             fence_ahead: answer.fence_ahead,
+            lease: answer.lease,
             known: Known {
                 address: self.address.to_owned(),
-                key: self.key,
+                key: key.to_owned(),
                 mark: answer.mark,
                 run_id: facts.run_id.clone(),
                 replid: facts.replid.clone(),
                 persistence: facts.persistence,
                 source: answer.micros.saturating_add(answer.fence_ahead),
             },
-        })
+        }
     }
 }
 
@@ -168,20 +215,27 @@ pub(crate) struct Question<'a> {
     pub(crate) mark: &'a [u8],
     pub(crate) quarantine: Duration,
     pub(crate) is_lost: bool,
+    /// What is left of a quarantine that stood elsewhere.
+    pub(crate) left: Duration,
     pub(crate) fence_ahead: u64,
     /// What fences must not fall below.
     pub(crate) source: u64,
+    /// The longest lease that is known.
+    pub(crate) lease: Duration,
 }
 
 impl Question<'_> {
     pub(crate) fn call(&self, scripts: &Scripts, key: &[u8]) -> Result<Cmd, StoreError> {
         let fresh =
             Owner::random().map_err(|error| StoreError::new(StoreErrorKind::Misuse, DOING).because(error))?;
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let fixed = Packed::default()
-            .number(u64::try_from(self.quarantine.as_millis()).unwrap_or(u64::MAX), 8)
+            .number(millis(self.quarantine), 8)
             .byte(self.is_lost.into())
+            .number(millis(self.left), 8)
             .number(self.fence_ahead, 8)
-            .number(self.source, 8);
+            .number(self.source, 8)
+            .number(millis(self.lease), 8);
         let mut call = scripts.call(Script::Epoch, key);
         call.arg(self.mark).arg(fresh.as_bytes()).arg(fixed.finish());
         Ok(call)
@@ -195,6 +249,7 @@ pub(crate) struct Answer {
     quarantine: Duration,
     pub(crate) fence_ahead: u64,
     micros: u64,
+    lease: Duration,
 }
 
 impl Answer {
@@ -208,6 +263,7 @@ impl Answer {
             quarantine: Duration::from_millis(told.number()?),
             fence_ahead: told.number()?,
             micros: told.number()?,
+            lease: Duration::from_millis(told.number()?),
         })
     }
 }
@@ -219,16 +275,17 @@ async fn send(connection: &mut MultiplexedConnection, call: &Cmd) -> Result<Valu
 /// What the ids say happened between two looks.
 fn change(known: Option<&Known>, facts: &Facts, address: &str, led: &[String]) -> Option<Loss> {
     let followed_one_of_ours = led.contains(&facts.replid2);
+    let has_followed = facts.replid2.bytes().any(|byte| byte != b'0');
     let Some(known) = known else {
         return followed_one_of_ours.then_some(Loss::FailedOver);
     };
     if known.run_id == facts.run_id {
         // It led, followed another and leads again. A leader that nobody follows for an hour changes its id too, but
         // then it followed nobody.
-        let followed = facts.replid2.bytes().any(|byte| byte != b'0');
-        return (known.replid != facts.replid && followed).then_some(Loss::FailedOver);
+        return (known.replid != facts.replid && has_followed).then_some(Loss::FailedOver);
     }
-    if followed_one_of_ours || facts.replid2 == known.replid || address != known.address {
+    // Who has followed anyone since it started was made the leader after it, also under an address that led before.
+    if has_followed || address != known.address {
         Some(Loss::FailedOver)
     } else if known.persistence == Persistence::Always {
         None
@@ -279,6 +336,11 @@ mod tests {
             told(&always, &facts("other", "new", "led")),
             Some(Loss::FailedOver),
             "a replica was promoted"
+        );
+        assert_eq!(
+            told(&always, &facts("next", "new", "never-seen")),
+            Some(Loss::FailedOver),
+            "it led, another did, which we never saw, and it leads again"
         );
         assert_eq!(
             change(Some(&always), &facts("other", "new", NOBODY), "b:2", &led),

@@ -81,9 +81,6 @@ impl Facts {
         if version < (7, 0) {
             return refuse(format!("it is version {}; 7.0 or later is needed", self.version));
         }
-        if matches!(options.acknowledgement, Acknowledgement::Disks { .. }) && version < (7, 2) {
-            return refuse(format!("it is version {}; WAITAOF needs 7.2 or later", self.version));
-        }
         if self.is_loading {
             return refuse("it is still loading what it kept".to_owned());
         }
@@ -98,6 +95,19 @@ impl Facts {
                  CONFIG SET maxmemory-policy noeviction, or set allow_eviction",
                 self.eviction
             ));
+        }
+        Ok(())
+    }
+
+    /// Refuses, and says why, what the server cannot acknowledge.
+    pub(crate) fn check_acknowledgement(&self, wanted: Acknowledgement) -> Result<(), String> {
+        let Acknowledgement::Disks { master, .. } = wanted else { return Ok(()) };
+        if self.version_number() < (7, 2) {
+            return Err(format!("it is version {}; WAITAOF needs 7.2 or later", self.version));
+        }
+        if master && self.persistence == Persistence::None {
+            return Err("it keeps nothing on disk (appendonly no), so it cannot acknowledge that (WAITAOF)"
+                .to_owned());
         }
         Ok(())
     }
@@ -162,8 +172,13 @@ mod tests {
             assert!(wrong.check(&options).is_err(), "{wrong:?}");
         }
         let within = std::time::Duration::from_millis(100);
-        let on_disk = Options { acknowledgement: Acknowledgement::Disks { replicas: 0, within }, ..options };
-        assert!(facts().check(&on_disk).is_err());
-        assert!(Facts { version: "7.2.0".to_owned(), ..facts() }.check(&on_disk).is_ok());
+        let on_disk = Acknowledgement::Disks { master: true, replicas: 0, within };
+        let synced = Facts { persistence: Persistence::Later, ..facts() };
+        let able = Facts { version: "7.2.0".to_owned(), ..synced.clone() };
+        assert!(able.check_acknowledgement(on_disk).is_ok());
+        assert!(synced.check_acknowledgement(on_disk).is_err(), "too old");
+        let forgetful = Facts { persistence: Persistence::None, ..able };
+        assert!(forgetful.check_acknowledgement(on_disk).is_err(), "it has no file");
+        assert!(facts().check_acknowledgement(Acknowledgement::Replicas { count: 1, within }).is_ok());
     }
 }

@@ -39,12 +39,40 @@
 //! a flush and the next look, at most a second, grants are made. A restart of a server that syncs first loses nothing
 //! and quarantines nothing.
 //!
+//! How long is "every lease from before"? The longest lease that any process ever used is kept beside the mark, and
+//! every process knows it from its looks: whoever notices a loss knows the leases of those that are gone as well. A
+//! lease that no server knows of yet is announced to all of them before the first claim or renewal that uses it, which
+//! costs that one a round trip more; leases up to [`Options::quarantine`] need none, because no quarantine is shorter.
+//! What is kept never shrinks: after one lease of an hour, a quarantine lasts an hour.
+//!
+//! In a cluster the mark lives in one of its master's own slots. While that slot moves to another master, the mark is
+//! kept in another one, and what is left of a quarantine goes with it. A slot that moves *out of* a quarantined master
+//! is quarantined no longer.
+//!
+//! # Acknowledgement
+//!
+//! [`Options::acknowledgement`] has grants, outcomes and replays wait for replicas (`WAIT`) or disks (`WAITAOF`);
+//! [`RedisStore::acknowledged`] makes a handle that waits for something else, for each route that wants it. Those that
+//! wait have connections of their own, opened when they are needed, each used by one call at a time: who does not wait is
+//! never held up behind them. The wait goes in the same round trip over the same connection, right behind what it waits
+//! for, also when that has to be sent again. Since 7.2 servers wait only for what the asking connection wrote: a repeated claim, a
+//! repeated completion and a replay therefore write one byte again, and on a server at `maxmemory` they are refused.
+//! A wait in vain is an error with an unknown outcome; repeating the command waits again.
+//!
+//! # Rights
+//!
+//! A user with an access list needs `~PREFIX:*` and `&PREFIX:*`, and `+evalsha +eval +script|load +get +set +setrange
+//! +del +time +scan +dbsize +info +ping +publish +subscribe +unsubscribe`; for acknowledgements `+wait +waitaof`; in a
+//! cluster `+spublish +ssubscribe +sunsubscribe +cluster|slots +asking`; and `+config|get`, without which the server is
+//! believed not to sync. Without the channels all is done, but waiters are not woken: that is logged as an error at
+//! start, said by [`RedisStore::survival`], and they look for themselves every [`Options::wake_within`].
+//!
 //! # Keys
 //!
 //! | key | type | what | expiry |
 //! |---|---|---|---|
 //! | `onlyonce:r:` + 32 bytes of the id | string | one record, laid out in `codec.rs` | once completed or released: retention + 1 h |
-//! | `onlyonce:epoch`, in a cluster `onlyonce:epoch:{n}` on each master | string | the mark, the end of a quarantine, how far fences run ahead | none |
+//! | `onlyonce:epoch`, in a cluster `onlyonce:epoch:{n}` on each master | string | the mark, the end of a quarantine, how far fences run ahead, the longest lease | none |
 //! | `onlyonce:secret` | string | the key of the keyed hashes | none |
 //! | `onlyonce:sweep` | string | when the next pass of the sweeper may begin | until then |
 //!
@@ -53,8 +81,8 @@
 //! the channel of the same name. A key's expiry only collects garbage: what has expired reads as absent before, and a
 //! server clock that jumps by less than an hour frees nothing early.
 //!
-//! Fences are `max(stored + 1, TIME in microseconds)`, moved ahead when records with higher fences were taken in or the
-//! server's clock was set back; always below 2^53.
+//! Fences are `max(stored + 1, TIME in microseconds)`, moved ahead when records with higher fences were taken in, when
+//! the server's clock was set back, or when it is behind that of another master; always below 2^53.
 //!
 //! # Listing, counting, sweeping
 //!
@@ -74,10 +102,11 @@
 //! | `scripts` | the scripts in `scripts/*.lua` |
 //! | `asked` | commands as calls of scripts, and their answers |
 //! | `codec` | the bytes of a record |
-//! | `acknowledged`, `survival` | `WAIT`; what is promised |
+//! | `acknowledged`, `survival` | `WAIT` and `WAITAOF`; what is promised |
 //! | `secret` | the secret of the keyed hashes, put back after a loss |
 //! | `scan`, `watch` | all records; waiters |
 //! | `store` | the [`Store`](onlyonce_core::Store) |
+//! | `tier` | the cache tier in front of another store |
 
 mod acknowledged;
 mod asked;
@@ -95,9 +124,11 @@ mod shared;
 mod store;
 mod survival;
 mod target;
+mod tier;
 mod watch;
 
 pub use epoch::Incidents;
 pub use options::{Acknowledgement, Options, TlsFiles};
 pub use store::RedisStore;
 pub use survival::Survival;
+pub use tier::RedisTier;

@@ -5,20 +5,20 @@ mod slot;
 
 use std::sync::Arc;
 
-use onlyonce_core::StoreError;
+use onlyonce_core::{StoreError, StoreErrorKind};
 use redis::{Cmd, ServerError, Value};
 
 use crate::acknowledged;
 use crate::asked::Call;
 use crate::error;
-use crate::node::{Node, Place};
+use crate::node::{Live, Node, Place, Sending, Sent};
 use crate::options::Acknowledgement;
 use crate::shared::Shared;
 use crate::target::Target;
 
 use cluster::Cluster;
 
-/// How often one command is sent on before it is given up. None of the times before did it run.
+/// How often one command is sent before it is given up. None of the times before did it run.
 const TRIES_MAX: usize = 5;
 
 /// What is done, and what must have acknowledged it.
@@ -35,6 +35,22 @@ impl Surely {
     }
 }
 
+/// A call of a script on a key.
+#[derive(Clone, Copy)]
+pub(crate) struct Item<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) call: Call<'a>,
+}
+
+/// A call on its way: its place in the batch, and where it goes next.
+struct Pending<'a> {
+    at: usize,
+    node: Arc<Node>,
+    sending: Sending<'a>,
+}
+
+type Answer = Result<Value, StoreError>;
+
 /// The servers that records are kept on.
 #[derive(Debug)]
 pub(crate) enum Masters {
@@ -50,7 +66,7 @@ impl Masters {
             Target::Sentinel { sentinels, name, like } => Place::Led { sentinels, name, like },
             Target::Cluster { seeds } => return Ok(Self::Cluster(Cluster::open(shared, seeds).await?)),
         };
-        let node = Arc::new(Node::new(Arc::clone(shared), place, shared.key_named("epoch")));
+        let node = Arc::new(Node::new(Arc::clone(shared), place, vec![shared.key_named("epoch")]));
         node.started().await?;
         Ok(Self::One(node))
     }
@@ -77,151 +93,186 @@ impl Masters {
         key: &[u8],
         call: impl Into<Call<'_>> + Send,
         doing: &'static str,
-    ) -> Result<Value, StoreError> {
-        let call = call.into();
-        let mut node = self.of(key, doing)?;
-        let mut answer = node.call(call, doing).await;
-        for _ in 1..TRIES_MAX {
-            // Nothing was sent, and another server has taken the place of this one meanwhile.
-            if !answer.as_ref().is_err_and(|failure| !failure.outcome_unknown() && node.is_retired()) {
-                break;
-            }
-            node = self.of(key, doing)?;
-            answer = node.call(call, doing).await;
-        }
-        match answer? {
-            Value::ServerError(error) => Ok(self.follow(node, error, call, doing).await?.1),
-            answer => Ok(answer),
-        }
+    ) -> Answer {
+        let item = Item { key, call: call.into() };
+        let node = self.of(key, doing)?;
+        let sent = match node.call_over(item.call, doing).await {
+            Ok((live, value @ Value::ServerError(_))) => Ok(Sent { live, values: vec![value], last: None }),
+            Ok((_, value)) => return Ok(value),
+            Err(failure) => Err(failure),
+        };
+        let pending = vec![Pending { at: 0, node, sending: Sending::plainly(item.call) }];
+        let (items, surely) = ([item], Surely::plainly(doing));
+        let mut answers = Answers::new(1);
+        let pending = self.settle(&items, pending, sent, surely, &mut answers);
+        self.send_all(&items, pending, surely, &mut answers).await;
+        answers.finish(doing).pop().unwrap_or_else(|| Err(no_answer(doing)))
     }
 
-    /// The same for calls that are the same for every server.
-    pub(crate) async fn run_packed(
-        &self,
-        calls: &[(Arc<Node>, Cmd)],
-        doing: &'static str,
-    ) -> Vec<Result<Value, StoreError>> {
-        let calls = calls.iter().map(|(node, call)| (Arc::clone(node), Call::Packed(call))).collect();
-        self.run_all(calls, Surely::plainly(doing)).await
+    /// The same for calls that are the same for every server, each with its key.
+    pub(crate) async fn run_packed(&self, calls: &[(Vec<u8>, Cmd)], doing: &'static str) -> Vec<Answer> {
+        let items: Vec<_> = calls.iter().map(|(key, call)| Item { key, call: Call::Packed(call) }).collect();
+        self.run_all(&items, Surely::plainly(doing)).await
     }
 
-    /// Runs calls of one script, each on a key of its own, in one round trip to each server. One answer for each.
-    pub(crate) async fn run_all(
-        &self,
-        calls: Vec<(Arc<Node>, Call<'_>)>,
-        surely: Surely,
-    ) -> Vec<Result<Value, StoreError>> {
-        let mut answers: Vec<Option<Result<Value, StoreError>>> = calls.iter().map(|_| None).collect();
-        let mut batches: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
-        for (at, (node, _)) in calls.iter().enumerate() {
-            match batches.iter_mut().find(|(known, _)| Arc::ptr_eq(known, node)) {
-                Some((_, places)) => places.push(at),
-                None => batches.push((Arc::clone(node), vec![at])),
+    /// Runs calls of one script, each on a key of its own, in one round trip to each server, and one more for what was
+    /// not there. One answer for each.
+    pub(crate) async fn run_all(&self, items: &[Item<'_>], surely: Surely) -> Vec<Answer> {
+        let mut answers = Answers::new(items.len());
+        let mut pending = Vec::with_capacity(items.len());
+        for (at, item) in items.iter().enumerate() {
+            match self.of(item.key, surely.doing) {
+                Ok(node) => pending.push(Pending { at, node, sending: Sending::plainly(item.call) }),
+                Err(failure) => answers.set(at, Err(failure)),
             }
         }
-        for (node, places) in batches {
-            let batch: Vec<_> = places.iter().map(|at| calls[*at].1).collect();
-            match self.run_batch(&node, &batch, surely).await {
-                Ok(values) => {
-                    for (at, value) in places.into_iter().zip(values) {
-                        answers[at] = Some(value);
-                    }
-                }
-                Err(failure) => {
-                    let failure = for_each_item(&failure, surely.doing);
-                    for at in places {
-                        answers[at] = Some(Err(failure()));
-                    }
-                }
+        self.send_all(items, pending, surely, &mut answers).await;
+        answers.finish(surely.doing)
+    }
+
+    /// Sends calls, and those that were refused without being run again, until each is answered.
+    async fn send_all<'a>(
+        &self,
+        items: &[Item<'a>],
+        mut pending: Vec<Pending<'a>>,
+        surely: Surely,
+        answers: &mut Answers,
+    ) {
+        // ORDER: the wait goes over the connection of what it waits for, right behind it, also when that is sent again.
+        let wait = acknowledged::command(surely.acknowledgement);
+        for _ in 0..TRIES_MAX {
+            let mut again = Vec::new();
+            for batch in by_server(std::mem::take(&mut pending)) {
+                let sendings: Vec<_> = batch.iter().map(|pending| pending.sending).collect();
+                let sent = batch[0].node.send(&sendings, wait.as_ref(), surely.doing).await;
+                again.extend(self.settle(items, batch, sent, surely, answers));
             }
+            if again.is_empty() {
+                return;
+            }
+            pending = again;
         }
-        let missing = || Err(error::unreachable("the server gave too few answers", surely.doing));
-        answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
     }
 
-    /// One round trip; a second one for what was not there.
-    async fn run_batch(
+    /// Takes what came back from one server, and gives what must be sent again.
+    fn settle<'a>(
         &self,
-        node: &Arc<Node>,
-        calls: &[Call<'_>],
+        items: &[Item<'a>],
+        batch: Vec<Pending<'a>>,
+        sent: Result<Sent, StoreError>,
         surely: Surely,
-    ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
-        let Surely { doing, acknowledgement } = surely;
-        let wait = acknowledged::command(acknowledgement);
-        let mut values = node.call_all(calls, wait.as_ref(), doing).await?;
-        if wait.is_some() {
-            acknowledged::check(acknowledgement, &values.pop().unwrap_or_default(), doing)?;
-        }
-        let mut answers = Vec::with_capacity(calls.len());
-        for (call, value) in calls.iter().zip(values) {
-            answers.push(match value {
-                Value::ServerError(refusal) => {
-                    self.follow_surely(node, refusal, *call, wait.as_ref(), surely).await
-                }
-                value => Ok(value),
-            });
-        }
-        Ok(answers)
-    }
-
-    async fn follow_surely(
-        &self,
-        node: &Arc<Node>,
-        refusal: ServerError,
-        call: Call<'_>,
-        wait: Option<&Cmd>,
-        surely: Surely,
-    ) -> Result<Value, StoreError> {
-        let Surely { doing, acknowledgement } = surely;
-        let (node, value) = self.follow(Arc::clone(node), refusal, call, doing).await?;
-        if let Some(wait) = wait {
-            acknowledged::check(acknowledgement, &node.call(wait, doing).await?, doing)?;
-        }
-        Ok(value)
-    }
-
-    /// Sends a call on after the server refused it without running it; also gives the server that ran it.
-    async fn follow(
-        &self,
-        mut node: Arc<Node>,
-        mut refusal: ServerError,
-        call: Call<'_>,
-        doing: &'static str,
-    ) -> Result<(Arc<Node>, Value), StoreError> {
-        for _ in 1..TRIES_MAX {
-            let answer = match (refusal.code(), self) {
-                ("NOSCRIPT", _) => node.call_with_text(call, doing).await?,
-                ("READONLY", _) => {
-                    // A replica now: the keeper asks who leads, and the next connection is to them.
-                    node.give_up();
-                    if let Self::Cluster(cluster) = self {
-                        cluster.refresh();
-                        break;
+        answers: &mut Answers,
+    ) -> Vec<Pending<'a>> {
+        let doing = surely.doing;
+        let mut again = Vec::new();
+        let sent = match sent {
+            Ok(sent) => sent,
+            Err(failure) => {
+                for pending in batch {
+                    // Nothing was sent, and another server has taken the place of this one meanwhile.
+                    let is_elsewhere = !failure.outcome_unknown() && pending.node.is_retired();
+                    answers.set(pending.at, Err(same(&failure, doing)));
+                    if is_elsewhere && let Ok(node) = self.of(items[pending.at].key, doing) {
+                        again.push(Pending { node, ..pending });
                     }
-                    node.call(call, doing).await?
                 }
-                ("MOVED", Self::Cluster(cluster)) => {
-                    node = cluster.at(moved_to(&refusal).ok_or_else(|| error::refused(&refusal, doing))?);
-                    cluster.refresh();
-                    node.call(call, doing).await?
+                return again;
+            }
+        };
+        let acknowledged = sent
+            .last
+            .as_ref()
+            .map_or(Ok(()), |answer| acknowledged::check(surely.acknowledgement, answer, doing));
+        for (pending, value) in batch.into_iter().zip(sent.values) {
+            let answer = match (value, &acknowledged) {
+                (Value::ServerError(refusal), _) => {
+                    let at = pending.at;
+                    again.extend(self.redirect(pending, &refusal, &sent.live));
+                    answers.set(at, Err(error::refused(&refusal, doing)));
+                    continue;
                 }
-                ("ASK", Self::Cluster(cluster)) => {
-                    node = cluster.at(moved_to(&refusal).ok_or_else(|| error::refused(&refusal, doing))?);
-                    node.call_asking(call, doing).await?
-                }
-                ("CLUSTERDOWN" | "MASTERDOWN", Self::Cluster(cluster)) => {
-                    cluster.refresh();
-                    break;
-                }
-                _ => break,
+                (value, Ok(())) => Ok(value),
+                (_, Err(failure)) => Err(same(failure, doing)),
             };
-            match answer {
-                Value::ServerError(next) => refusal = next,
-                answer => return Ok((node, answer)),
-            }
+            answers.set(pending.at, answer);
         }
-        Err(error::refused(&refusal, doing))
+        again
     }
+
+    /// Where a call goes next after the server refused it without running it; nowhere if that would not help.
+    fn redirect<'a>(
+        &self,
+        pending: Pending<'a>,
+        refusal: &ServerError,
+        live: &Arc<Live>,
+    ) -> Option<Pending<'a>> {
+        let Pending { at, node, sending } = pending;
+        match (refusal.code(), self) {
+            ("NOSCRIPT", _) => {
+                let forgotten = sending.forgotten.saturating_add(1);
+                Some(Pending { at, node, sending: Sending { forgotten, ..sending } })
+            }
+            ("READONLY", _) => {
+                // A replica now: the keeper asks who leads, and the next connection is to them.
+                node.give_up(live);
+                match self {
+                    Self::One(_) => Some(Pending { at, node, sending }),
+                    Self::Cluster(cluster) => {
+                        cluster.refresh();
+                        None
+                    }
+                }
+            }
+            (code @ ("MOVED" | "ASK"), Self::Cluster(cluster)) => {
+                let node = cluster.at(moved_to(refusal)?);
+                let is_asking = code == "ASK";
+                if !is_asking {
+                    cluster.refresh();
+                }
+                Some(Pending { at, node, sending: Sending { is_asking, ..sending } })
+            }
+            ("CLUSTERDOWN" | "MASTERDOWN", Self::Cluster(cluster)) => {
+                cluster.refresh();
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Calls that go to the same server, together.
+fn by_server(pending: Vec<Pending<'_>>) -> Vec<Vec<Pending<'_>>> {
+    let mut batches: Vec<Vec<Pending<'_>>> = Vec::new();
+    for pending in pending {
+        match batches.iter_mut().find(|batch| Arc::ptr_eq(&batch[0].node, &pending.node)) {
+            Some(batch) => batch.push(pending),
+            None => batches.push(vec![pending]),
+        }
+    }
+    batches
+}
+
+/// The answers of a batch, as far as they are there. The last one counts.
+struct Answers(Vec<Option<Answer>>);
+
+impl Answers {
+    fn new(count: usize) -> Self {
+        Self((0..count).map(|_| None).collect())
+    }
+
+    fn set(&mut self, at: usize, answer: Answer) {
+        self.0[at] = Some(answer);
+    }
+
+    fn finish(self, doing: &'static str) -> Vec<Answer> {
+        self.0.into_iter().map(|answer| answer.unwrap_or_else(|| Err(no_answer(doing)))).collect()
+    }
+}
+
+fn no_answer(doing: &'static str) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, doing)
+        .because("the server gave too few answers")
+        .with_unknown_outcome()
 }
 
 /// The host and port in "MOVED slot host:port".
@@ -231,16 +282,12 @@ fn moved_to(refusal: &ServerError) -> Option<(&str, u16)> {
     Some((host, port.parse().ok()?))
 }
 
-/// The same failure for each item of a batch.
-fn for_each_item(failure: &StoreError, doing: &'static str) -> impl Fn() -> StoreError {
-    let (kind, unknown) = (failure.kind(), failure.outcome_unknown());
-    let why = std::error::Error::source(failure).map(ToString::to_string);
-    move || {
-        let same = StoreError::new(kind, doing);
-        let same = match &why {
-            Some(why) => same.because(why.clone()),
-            None => same,
-        };
-        if unknown { same.with_unknown_outcome() } else { same }
-    }
+/// The same failure for another item of a batch.
+fn same(failure: &StoreError, doing: &'static str) -> StoreError {
+    let same = StoreError::new(failure.kind(), doing);
+    let same = match std::error::Error::source(failure) {
+        Some(why) => same.because(why.to_string()),
+        None => same,
+    };
+    if failure.outcome_unknown() { same.with_unknown_outcome() } else { same }
 }

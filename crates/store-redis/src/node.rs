@@ -4,16 +4,19 @@
 //! connect: they take the connection that is there, or wait for one, and give a broken one back.
 
 mod keeper;
+mod live;
 mod place;
+mod send;
+mod waiting;
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use onlyonce_core::{Clock as _, StoreError, StoreErrorKind, Timestamp};
+use onlyonce_core::{Clock as _, StoreError, Timestamp};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, ConnectionInfo, Pipeline, Value, cmd};
+use redis::{AsyncConnectionConfig, ConnectionInfo, Value};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -21,10 +24,12 @@ use tokio::time::timeout;
 use crate::asked::{Call, Situation};
 use crate::epoch::{Answer, Question};
 use crate::error;
-use crate::facts::Facts;
 use crate::shared::Shared;
 
+use live::Link;
+pub(crate) use live::Live;
 pub(crate) use place::Place;
+pub(crate) use send::{Sending, Sent};
 
 /// A connection for one question.
 pub(crate) async fn connect_once(
@@ -44,8 +49,10 @@ pub(crate) struct Node {
 struct Inner {
     shared: Arc<Shared>,
     place: Place,
-    /// The key that holds the server's mark.
-    epoch_key: std::sync::Mutex<Vec<u8>>,
+    /// The keys that may hold the server's mark, the best first.
+    epoch_keys: Mutex<Vec<Vec<u8>>>,
+    /// Wakes the keeper: there are keys for the mark.
+    placed: Notify,
     link: watch::Sender<Link>,
     /// Wakes the keeper: something is wrong with the connection.
     suspected: Notify,
@@ -53,41 +60,17 @@ struct Inner {
     quarantined_until: AtomicU64,
     /// The server began to evict after we started.
     may_evict: AtomicBool,
+    /// INVARIANT: never goes down; else fences could.
     fence_ahead: AtomicU64,
-}
-
-/// Whether there is a connection, or why not.
-#[derive(Default)]
-struct Link {
-    live: Option<Arc<Live>>,
-    why: Option<(StoreErrorKind, Arc<str>)>,
-    /// The server serves nothing any more: nobody waits for it.
-    is_retired: bool,
-}
-
-/// Connections that work.
-pub(crate) struct Live {
-    connections: Vec<MultiplexedConnection>,
-    next: AtomicUsize,
-    /// Hears of changes. Apart from the others: a server may tell on it that a channel ended, without being asked.
-    subscriber: MultiplexedConnection,
-    pub(crate) facts: Facts,
-    pub(crate) address: String,
-}
-
-impl Live {
-    fn connection(&self) -> MultiplexedConnection {
-        let next = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
-        self.connections[next].clone()
-    }
 }
 
 impl Node {
     /// Begins to connect to the server at `place`.
-    pub(crate) fn new(shared: Arc<Shared>, place: Place, epoch_key: Vec<u8>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, place: Place, epoch_keys: Vec<Vec<u8>>) -> Self {
         let inner = Arc::new(Inner {
             place,
-            epoch_key: std::sync::Mutex::new(epoch_key),
+            epoch_keys: Mutex::new(epoch_keys),
+            placed: Notify::new(),
             link: watch::Sender::new(Link::default()),
             suspected: Notify::new(),
             quarantined_until: AtomicU64::new(0),
@@ -118,20 +101,20 @@ impl Node {
     }
 
     /// What a claim must know about the server.
-    pub(crate) fn situation(&self) -> Situation {
-        let until = self.inner.quarantined_until.load(Ordering::Relaxed);
-        let is_quarantined = until != 0 && self.inner.shared.clock.now() < Timestamp::from_millis(until);
+    fn situation(&self) -> Situation {
         Situation {
             fence_ahead: self.inner.fence_ahead.load(Ordering::Relaxed),
-            is_quarantined: is_quarantined
+            is_quarantined: !self.inner.quarantine_left().is_zero()
                 || self.inner.may_evict.load(Ordering::Relaxed)
                 || self.inner.shared.has_other_secret.load(Ordering::Relaxed),
+            is_touched: false,
         }
     }
 
-    /// Keeps the server's mark under another key, when its slots have changed.
-    pub(crate) fn set_epoch_key(&self, key: Vec<u8>) {
-        *self.inner.epoch_key.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = key;
+    /// Keeps the server's mark under other keys, when its slots have changed.
+    pub(crate) fn set_epoch_keys(&self, keys: Vec<Vec<u8>>) {
+        *self.inner.epoch_keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
+        self.inner.placed.notify_one();
     }
 
     /// Sends away whoever waits for a connection: the server serves nothing any more.
@@ -144,134 +127,59 @@ impl Node {
         self.inner.link.borrow().is_retired
     }
 
-    /// Gives the connection up: the server leads no longer.
-    pub(crate) fn give_up(&self) {
-        if let Some(live) = self.live() {
-            self.inner.give_up(&live);
-        }
+    /// Gives these connections up, unless they were replaced already: the server leads no longer.
+    pub(crate) fn give_up(&self, refused: &Arc<Live>) {
+        self.inner.give_up(refused);
     }
 
     /// Lets every later grant have a fence above `highest`.
     pub(crate) async fn raise_fences_above(&self, highest: u64) -> Result<(), StoreError> {
-        const DOING: &str = "raising the fences";
         let question = Question { source: highest + 1, ..Question::default() };
-        let call = question.call(&self.inner.shared.scripts, &self.inner.epoch_key())?;
-        let value = match self.call(&call, DOING).await? {
-            Value::ServerError(error) if error.code() == "NOSCRIPT" => {
-                self.call_with_text(&call, DOING).await?
-            }
-            value => value,
-        };
-        let ahead = Answer::read(value)?.fence_ahead;
-        self.inner.fence_ahead.fetch_max(ahead, Ordering::Relaxed);
-        self.inner.shared.raise_fence_ahead(ahead);
+        let answer = self.ask_epoch(&question, "raising the fences").await?;
+        self.inner.fence_ahead.fetch_max(answer.fence_ahead, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Sends one command and gives the server's answer, which may be an error of its own.
-    pub(crate) async fn call(
-        &self,
-        call: impl Into<Call<'_>> + Send,
-        doing: &'static str,
-    ) -> Result<Value, StoreError> {
-        let call = call.into();
-        let live = self.connected(doing).await?;
-        // ORDER: the connection first: it is handed out only after the server was looked at, so that a call that
-        // waited for it knows of what was found.
-        let command = call.packed(self.situation());
-        let mut connection = live.connection();
-        self.bounded(&live, doing, connection.send_packed_command(&command)).await
-    }
-
-    /// Sends calls together, in order, then `last`, and gives one answer for each.
-    pub(crate) async fn call_all(
-        &self,
-        calls: &[Call<'_>],
-        last: Option<&Cmd>,
-        doing: &'static str,
-    ) -> Result<Vec<Value>, StoreError> {
-        let live = self.connected(doing).await?;
-        let situation = self.situation();
-        let mut all = Pipeline::with_capacity(calls.len() + 1);
-        for call in calls {
-            all.add_command(call.packed(situation).into_owned());
+    /// Lets the server remember the longest lease, before a claim uses it.
+    pub(crate) async fn announce_lease(&self) {
+        // Without a connection there is nothing to do: every new one begins with a look, which announces it.
+        let Some(live) = self.live() else { return };
+        let question = Question { lease: self.inner.shared.longest_lease(), ..Question::default() };
+        if let Err(failure) = self.ask_epoch(&question, "announcing a lease").await {
+            tracing::warn!(error = %failure, "the longest lease could not be announced to Redis");
+            self.inner.give_up(&live);
         }
-        if let Some(last) = last {
-            all.add_command(last.clone());
+    }
+
+    async fn ask_epoch(&self, question: &Question<'_>, doing: &'static str) -> Result<Answer, StoreError> {
+        let mut refusal = None;
+        for key in self.inner.epoch_keys() {
+            let call = question.call(&self.inner.shared.scripts, &key)?;
+            let mut sending = Sending::plainly(Call::Packed(&call));
+            let mut value = self.send_one(sending, doing).await?;
+            if error::is_forgotten(&value) {
+                sending.forgotten = 1;
+                value = self.send_one(sending, doing).await?;
+            }
+            if !error::is_elsewhere(&value) {
+                return Answer::read(value);
+            }
+            self.inner.shared.slots_changed.notify_one();
+            refusal = Some(value);
         }
-        let mut connection = live.connection();
-        self.bounded(&live, doing, connection.send_packed_commands(&all, 0, all.len())).await
+        Err(error::unexpected(&refusal.unwrap_or_default(), doing))
     }
 
-    /// Sends one command to a server that takes the slot over.
-    pub(crate) async fn call_asking(&self, call: Call<'_>, doing: &'static str) -> Result<Value, StoreError> {
-        let asking = cmd("ASKING");
-        let answers = self.call_all(&[Call::Packed(&asking), call], None, doing).await?;
-        Ok(answers.into_iter().nth(1).unwrap_or_default())
-    }
-
-    /// Sends one call with its script, after the server forgot it.
-    pub(crate) async fn call_with_text(
-        &self,
-        call: impl Into<Call<'_>> + Send,
-        doing: &'static str,
-    ) -> Result<Value, StoreError> {
-        let call = call.into();
-        let live = self.connected(doing).await?;
-        let whole = self.inner.shared.scripts.with_text(&call.packed(self.situation()));
-        let whole = whole.ok_or_else(|| error::unreachable("the script was never loaded", doing))?;
-        let mut connection = live.connection();
-        self.bounded(&live, doing, connection.send_packed_command(&whole)).await
+    async fn send_one(&self, sending: Sending<'_>, doing: &'static str) -> Result<Value, StoreError> {
+        Ok(self.send(&[sending], None, doing).await?.values.pop().unwrap_or_default())
     }
 
     /// Hears of what is told on `channel` from when this returns. A lost subscription is made up for by looking.
     pub(crate) async fn subscribe(&self, channel: &[u8], is_wanted: bool) {
-        let Some(live) = self.live() else { return };
-        let mut command = cmd(match (self.inner.shared.telling, is_wanted) {
-            (crate::scripts::Telling::Everywhere, true) => "SUBSCRIBE",
-            (crate::scripts::Telling::Everywhere, false) => "UNSUBSCRIBE",
-            (crate::scripts::Telling::Shard, true) => "SSUBSCRIBE",
-            (crate::scripts::Telling::Shard, false) => "SUNSUBSCRIBE",
-        });
-        command.arg(channel);
+        let Some(live) = self.live().filter(|live| live.deaf.is_none()) else { return };
+        let command = self.inner.shared.telling.subscription(channel, is_wanted);
         let mut subscriber = live.subscriber.clone();
         let _ = timeout(self.inner.shared.options.timeout, subscriber.send_packed_command(&command)).await;
-    }
-
-    /// The connection, or the next one there is within the time of a call.
-    async fn connected(&self, doing: &'static str) -> Result<Arc<Live>, StoreError> {
-        if let Some(live) = self.live() {
-            return Ok(live);
-        }
-        let mut link = self.inner.link.subscribe();
-        let within = self.inner.shared.options.timeout;
-        let connected = timeout(within, link.wait_for(|link| link.live.is_some() || link.is_retired)).await;
-        if let Ok(Ok(link)) = connected
-            && let Some(live) = &link.live
-        {
-            return Ok(Arc::clone(live));
-        }
-        let why = self.inner.link.borrow().why.as_ref().map(|(_, why)| Arc::clone(why));
-        Err(error::unreachable(why.as_deref().unwrap_or("there is no connection yet"), doing))
-    }
-
-    async fn bounded<T>(
-        &self,
-        live: &Arc<Live>,
-        doing: &'static str,
-        call: impl Future<Output = Result<T, redis::RedisError>>,
-    ) -> Result<T, StoreError> {
-        match timeout(self.inner.shared.options.timeout, call).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => {
-                self.inner.give_up(live);
-                Err(error::lost(error, doing))
-            }
-            Err(_) => {
-                self.inner.suspected.notify_one();
-                Err(error::timed_out(doing))
-            }
-        }
     }
 }
 
@@ -294,8 +202,16 @@ impl Inner {
         self.quarantined_until.store(until, Ordering::Relaxed);
     }
 
-    fn epoch_key(&self) -> Vec<u8> {
-        self.epoch_key.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    /// For how long no new grant may be made.
+    fn quarantine_left(&self) -> Duration {
+        match self.quarantined_until.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            until => self.shared.clock.now().until(Timestamp::from_millis(until)),
+        }
+    }
+
+    fn epoch_keys(&self) -> Vec<Vec<u8>> {
+        self.epoch_keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

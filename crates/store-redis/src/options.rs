@@ -17,22 +17,27 @@ pub struct Options {
     pub connections: usize,
     /// Start although the server may evict records, which runs their work again. Default `false`.
     pub allow_eviction: bool,
-    /// What a grant and an outcome wait for before they count. Default: what the server does by itself. A wait holds
-    /// up what comes after it on its connection: raise `connections` with it.
+    /// What a grant and an outcome wait for before they count. Default: what the server does by itself. A wait blocks its
+    /// connection, so those that wait have connections of their own, again as many as `connections`: raise that
+    /// with it. Other routes can have another one: [`RedisStore::acknowledged`](crate::RedisStore::acknowledged).
     pub acknowledgement: Acknowledgement,
-    /// For how long no new grant is made after records may have been lost; the longest lease seen if that is longer.
-    /// Default 30 s, the default lease.
+    /// For how long no new grant is made after records may have been lost; the longest lease that any process ever used
+    /// if that is longer. Default 30 s, the default lease. A lease above this costs the first claim that uses it one
+    /// more round trip, so that every server knows of it.
     pub quarantine: Duration,
     /// After how long a waiter looks for itself, should its wake-up be lost. Default 1 s.
     pub wake_within: Duration,
     /// The shortest time between two passes of the sweeper over all records, of all processes together. Default 1 min;
     /// passes that take long are made rarer, so that sweeping takes no more than a twentieth of the time.
     pub sweep_every: Duration,
+    /// As a cache tier: how long a look may take, past which asking the authority is faster. Default 100 ms.
+    pub look_within: Duration,
     /// The certificates for `rediss://` and `?tls=true`.
     pub tls: TlsFiles,
 }
 
-/// What a grant and an outcome wait for, beyond the server's own answer.
+/// What a grant and an outcome wait for, beyond the server's own answer. A replay waits as well: it tells of an outcome
+/// that may have been written a moment ago. The wait travels with the command, in the same round trip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Acknowledgement {
     /// Nothing more. The default.
@@ -45,9 +50,11 @@ pub enum Acknowledgement {
         /// For how long to wait before the command counts as failed.
         within: Duration,
     },
-    /// `WAITAOF` (Redis 7.2, Valkey): the master and this many replicas have it on disk.
+    /// `WAITAOF` (Redis 7.2, Valkey): it is on the disks of the master and of replicas.
     Disks {
-        /// How many replicas beside the master.
+        /// Whether the master is one of them.
+        master: bool,
+        /// How many replicas are.
         replicas: u8,
         /// For how long to wait before the command counts as failed.
         within: Duration,
@@ -74,6 +81,7 @@ impl Default for Options {
             quarantine: Lease::DEFAULT.get(),
             wake_within: Duration::from_secs(1),
             sweep_every: Duration::from_mins(1),
+            look_within: Duration::from_millis(100),
             tls: TlsFiles::default(),
         }
     }
@@ -98,12 +106,19 @@ impl Options {
         if !(Duration::from_millis(10)..=Duration::from_mins(1)).contains(&self.wake_within) {
             return Err(MisuseError::new("wake_within is not between 10 ms and 1 min"));
         }
-        match self.acknowledgement {
-            Acknowledgement::Replicas { count: 0, .. } => {
-                Err(MisuseError::new("an acknowledgement by no replica is none: leave it out"))
+        self.acknowledgement.check(self.timeout)
+    }
+}
+
+impl Acknowledgement {
+    /// Refuses what cannot work when a call may take `timeout`.
+    pub(crate) fn check(self, timeout: Duration) -> Result<(), MisuseError> {
+        match self {
+            Self::Replicas { count: 0, .. } | Self::Disks { master: false, replicas: 0, .. } => {
+                Err(MisuseError::new("an acknowledgement by nobody is none: leave it out"))
             }
-            Acknowledgement::Replicas { within, .. } | Acknowledgement::Disks { within, .. }
-                if within < Duration::from_millis(1) || within >= self.timeout =>
+            Self::Replicas { within, .. } | Self::Disks { within, .. }
+                if within < Duration::from_millis(1) || within >= timeout =>
             {
                 Err(MisuseError::new("an acknowledgement must come within 1 ms to the timeout of a call"))
             }

@@ -68,10 +68,7 @@ impl RedisStore {
 
     /// The heads of records that are still there. One that cannot be read is told of, and left to whoever looks at it.
     async fn peek(&self, ids: &[RecordId]) -> Result<Vec<(RecordId, Peeked)>, StoreError> {
-        let mut calls = Vec::with_capacity(ids.len());
-        for id in ids {
-            calls.push(self.read_call(Script::Peek, id)?);
-        }
+        let calls: Vec<_> = ids.iter().map(|id| self.read_call(Script::Lookup, id, &["head"])).collect();
         let mut peeked = Vec::with_capacity(ids.len());
         for (id, value) in ids.iter().zip(self.masters.run_packed(&calls, DOING).await) {
             let value = value?;

@@ -21,7 +21,6 @@ pub(crate) enum Script {
     Erase,
     Sweep,
     Lookup,
-    Peek,
     Import,
     Epoch,
     Secret,
@@ -29,7 +28,7 @@ pub(crate) enum Script {
 }
 
 impl Script {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 14] = [
         Self::Claim,
         Self::Renew,
         Self::Complete,
@@ -40,7 +39,6 @@ impl Script {
         Self::Erase,
         Self::Sweep,
         Self::Lookup,
-        Self::Peek,
         Self::Import,
         Self::Epoch,
         Self::Secret,
@@ -59,7 +57,6 @@ impl Script {
             Self::Erase => include_str!("../scripts/erase.lua"),
             Self::Sweep => include_str!("../scripts/sweep.lua"),
             Self::Lookup => include_str!("../scripts/lookup.lua"),
-            Self::Peek => include_str!("../scripts/peek.lua"),
             Self::Import => include_str!("../scripts/import.lua"),
             Self::Epoch => include_str!("../scripts/epoch.lua"),
             Self::Secret => include_str!("../scripts/secret.lua"),
@@ -72,7 +69,7 @@ impl Script {
     const fn flags(self) -> &'static str {
         match self {
             Self::Claim | Self::RecordStep | Self::Import | Self::Secret => "",
-            Self::Lookup | Self::Peek => "#!lua flags=no-writes\n",
+            Self::Lookup => "#!lua flags=no-writes\n",
             _ => "#!lua flags=allow-oom\n",
         }
     }
@@ -80,8 +77,12 @@ impl Script {
     /// What comes before all that reads and writes records: the usual case of an operation, where it is worth it.
     const fn usual(self) -> &'static str {
         match self {
-            Self::Claim => include_str!("../scripts/claim_usual.lua"),
-            Self::Complete => include_str!("../scripts/complete_usual.lua"),
+            Self::Claim => {
+                concat!(include_str!("../scripts/touch.lua"), include_str!("../scripts/claim_usual.lua"))
+            }
+            Self::Complete => {
+                concat!(include_str!("../scripts/touch.lua"), include_str!("../scripts/complete_usual.lua"))
+            }
             _ => "",
         }
     }
@@ -115,6 +116,30 @@ pub(crate) enum Time {
 pub(crate) enum Telling {
     Everywhere,
     Shard,
+}
+
+impl Telling {
+    /// The command that begins, or ends, hearing of what is told on `channel`.
+    pub(crate) fn subscription(self, channel: &[u8], is_wanted: bool) -> Cmd {
+        let mut command = cmd(match (self, is_wanted) {
+            (Self::Everywhere, true) => "SUBSCRIBE",
+            (Self::Everywhere, false) => "UNSUBSCRIBE",
+            (Self::Shard, true) => "SSUBSCRIBE",
+            (Self::Shard, false) => "SUNSUBSCRIBE",
+        });
+        command.arg(channel);
+        command
+    }
+
+    /// The command that tells nothing on `channel`.
+    pub(crate) fn publication(self, channel: &[u8]) -> Cmd {
+        let mut command = cmd(match self {
+            Self::Everywhere => "PUBLISH",
+            Self::Shard => "SPUBLISH",
+        });
+        command.arg(channel).arg("");
+        command
+    }
 }
 
 /// The scripts of one store.

@@ -12,6 +12,7 @@ use onlyonce_core::store::Watches;
 use onlyonce_core::{RecordId, SystemClock};
 use redis::Cmd;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
 use crate::epoch::Counts;
 use crate::options::Options;
@@ -34,9 +35,14 @@ pub(crate) struct Shared {
     /// The time that the scripts go by, when a test moves it.
     #[cfg(feature = "testkit")]
     test_clock: Option<Arc<dyn Clock>>,
+    /// The longest lease that any process is known to have used.
     longest_lease_ms: AtomicU64,
-    /// The least that fences must run ahead of the servers' time, since records were taken in.
-    fence_ahead: AtomicU64,
+    /// The longest lease that every server knows of, or outlasts in any case.
+    announced_lease_ms: AtomicU64,
+    /// The highest that fences of any server could have been, and of records that were taken in.
+    fence_source: AtomicU64,
+    /// Wakes whoever reads a cluster's slots.
+    pub(crate) slots_changed: Notify,
     led: Mutex<Vec<String>>,
     /// Whether the servers have another secret than this process goes by: then no grant of ours means anything.
     pub(crate) has_other_secret: AtomicBool,
@@ -45,7 +51,6 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(options: Options, scripts: Scripts, telling: Telling, runtime: Handle) -> Self {
         Self {
-            options,
             scripts,
             telling,
             runtime,
@@ -55,9 +60,12 @@ impl Shared {
             #[cfg(feature = "testkit")]
             test_clock: None,
             longest_lease_ms: AtomicU64::new(0),
-            fence_ahead: AtomicU64::new(0),
+            announced_lease_ms: AtomicU64::new(millis_of(options.quarantine)),
+            fence_source: AtomicU64::new(0),
+            slots_changed: Notify::new(),
             led: Mutex::default(),
             has_other_secret: AtomicBool::new(false),
+            options,
         }
     }
 
@@ -95,25 +103,30 @@ impl Shared {
         call
     }
 
+    /// Whether servers may not know yet that leases can be this long.
+    pub(crate) fn is_unannounced(&self, lease: Duration) -> bool {
+        millis_of(lease) > self.announced_lease_ms.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn see_lease(&self, lease: Duration) {
-        let millis = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-        if millis > self.longest_lease_ms.load(Ordering::Relaxed) {
-            self.longest_lease_ms.fetch_max(millis, Ordering::Relaxed);
-        }
+        self.longest_lease_ms.fetch_max(millis_of(lease), Ordering::Relaxed);
     }
 
-    /// How long every lease from before has surely ended after.
-    pub(crate) fn quarantine(&self) -> Duration {
-        let longest = Duration::from_millis(self.longest_lease_ms.load(Ordering::Relaxed));
-        self.options.quarantine.max(longest)
+    /// Every server knows by now, or will before it serves.
+    pub(crate) fn set_announced(&self, lease: Duration) {
+        self.announced_lease_ms.fetch_max(millis_of(lease), Ordering::Relaxed);
     }
 
-    pub(crate) fn fence_ahead(&self) -> u64 {
-        self.fence_ahead.load(Ordering::Relaxed)
+    pub(crate) fn longest_lease(&self) -> Duration {
+        Duration::from_millis(self.longest_lease_ms.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn raise_fence_ahead(&self, ahead: u64) {
-        self.fence_ahead.fetch_max(ahead, Ordering::Relaxed);
+    pub(crate) fn fence_source(&self) -> u64 {
+        self.fence_source.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn raise_fence_source(&self, source: u64) {
+        self.fence_source.fetch_max(source, Ordering::Relaxed);
     }
 
     pub(crate) fn led(&self) -> Vec<String> {
@@ -129,4 +142,8 @@ impl Shared {
             led.push(replid.to_owned());
         }
     }
+}
+
+fn millis_of(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

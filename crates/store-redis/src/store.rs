@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use onlyonce_core::record::Record;
 use onlyonce_core::store::{
@@ -20,8 +21,7 @@ use crate::asked::{Asked, Call, Situation, Told};
 use crate::codec;
 use crate::epoch::Incidents;
 use crate::error;
-use crate::masters::{Masters, Surely};
-use crate::node::Node;
+use crate::masters::{Item, Masters, Surely};
 use crate::options::{Acknowledgement, Options};
 use crate::scan::Sweeper;
 use crate::scripts::{Script, Scripts, Telling, Time};
@@ -32,12 +32,16 @@ use crate::target::Target;
 use crate::watch::Subscriptions;
 
 /// A store on Redis or Valkey. See the crate's documentation for what it survives.
+///
+/// Clones, and those that [`acknowledged`](Self::acknowledged) makes, share everything but what they wait for.
+#[derive(Clone)]
 pub struct RedisStore {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) masters: Masters,
-    pub(crate) sweeper: Sweeper,
-    pub(crate) agreed: Agreed,
+    pub(crate) masters: Arc<Masters>,
+    pub(crate) sweeper: Arc<Sweeper>,
+    pub(crate) agreed: Arc<Agreed>,
     subscriptions: Arc<Subscriptions>,
+    acknowledgement: Acknowledgement,
 }
 
 impl RedisStore {
@@ -71,15 +75,35 @@ impl RedisStore {
         let telling =
             if matches!(target, Target::Cluster { .. }) { Telling::Shard } else { Telling::Everywhere };
         let scripts = Scripts::new(time, telling);
+        let acknowledgement = options.acknowledgement;
         let shared = Arc::new(finish(Shared::new(options, scripts, telling, Handle::current())));
         let masters = Masters::open(&shared, target).await?;
-        Ok(Self {
+        let store = Self {
             subscriptions: Arc::default(),
-            sweeper: Sweeper::default(),
-            agreed: Agreed::default(),
-            masters,
+            sweeper: Arc::default(),
+            agreed: Arc::default(),
+            masters: Arc::new(masters),
+            acknowledgement: Acknowledgement::None,
             shared,
-        })
+        };
+        store.acknowledged(acknowledgement)
+    }
+
+    /// The same store, whose grants and outcomes wait for `acknowledgement` in place of what the options say: one handle
+    /// for each route that wants something else. All that wait share connections, and hold up none of the others.
+    ///
+    /// Refuses what the options would refuse, and what the servers cannot do.
+    pub fn acknowledged(&self, acknowledgement: Acknowledgement) -> Result<Self, StoreError> {
+        const DOING: &str = "choosing an acknowledgement";
+        acknowledgement
+            .check(self.shared.options.timeout)
+            .map_err(|error| StoreError::new(StoreErrorKind::Misuse, DOING).because(error))?;
+        for live in self.masters.all().iter().filter_map(|node| node.live()) {
+            live.facts
+                .check_acknowledgement(acknowledgement)
+                .map_err(|why| StoreError::new(StoreErrorKind::Unavailable, DOING).because(why))?;
+        }
+        Ok(Self { acknowledgement, ..self.clone() })
     }
 
     /// What happened to the servers since the store was opened.
@@ -89,24 +113,20 @@ impl RedisStore {
 
     /// What an answered command survives, and what it does not, in words.
     pub fn survival(&self) -> Survival {
-        Survival::new(&self.masters.all(), self.shared.options.acknowledgement)
+        Survival::new(&self.masters.all(), self.acknowledgement)
     }
 
     /// One command: one round trip.
     async fn ask<C: Asked>(&self, command: &C) -> Result<C::Answer, StoreError> {
+        if self.surely::<C>().acknowledgement != Acknowledgement::None {
+            let mut answers = self.ask_many(std::slice::from_ref(command)).await?;
+            return answers.pop().unwrap_or_else(|| Err(error::unreachable("no answer came", C::DOING)));
+        }
+        self.announce(command.lease()).await;
         let key = self.shared.key_of(command.id());
         let pack = self.packs(command, &key);
         let value = self.masters.run(&key, Call::For(&pack), C::DOING).await?;
         command.answer(value)
-    }
-
-    /// One command whose answer must be acknowledged as the options say.
-    async fn ask_surely<C: Asked>(&self, command: &C) -> Result<C::Answer, StoreError> {
-        if self.shared.options.acknowledgement == Acknowledgement::None {
-            return self.ask(command).await;
-        }
-        let mut answers = self.ask_many(std::slice::from_ref(command)).await?;
-        answers.pop().unwrap_or_else(|| Err(error::unreachable("no answer came", C::DOING)))
     }
 
     /// Many commands: one round trip to each server.
@@ -117,27 +137,53 @@ impl RedisStore {
                 "running a batch of more than 1000 commands",
             ));
         }
+        self.announce(commands.iter().map(Asked::lease).max().unwrap_or_default()).await;
         let keys: Vec<_> = commands.iter().map(|command| self.shared.key_of(command.id())).collect();
         let packs: Vec<_> =
             commands.iter().zip(&keys).map(|(command, key)| self.packs(command, key)).collect();
-        let mut calls = Vec::with_capacity(commands.len());
-        for (key, pack) in keys.iter().zip(&packs) {
-            calls.push((self.masters.of(key, C::DOING)?, Call::For(pack)));
-        }
-        let surely = Surely { doing: C::DOING, acknowledgement: self.shared.options.acknowledgement };
-        let values = self.masters.run_all(calls, surely).await;
+        let items: Vec<_> =
+            keys.iter().zip(&packs).map(|(key, pack)| Item { key, call: Call::For(pack) }).collect();
+        let values = self.masters.run_all(&items, self.surely::<C>()).await;
         Ok(commands.iter().zip(values).map(|(command, value)| command.answer(value?)).collect())
+    }
+
+    /// What a command waits for: grants and outcomes as was chosen, the rest for nothing.
+    const fn surely<C: Asked>(&self) -> Surely {
+        if C::IS_SURE {
+            Surely { doing: C::DOING, acknowledgement: self.acknowledgement }
+        } else {
+            Surely::plainly(C::DOING)
+        }
     }
 
     /// Makes the call of a command for the server that it is sent to.
     fn packs<C: Asked>(&self, command: &C, key: &[u8]) -> impl Fn(Situation) -> Cmd + Sync {
-        move |situation| self.shared.call(C::SCRIPT, key, |call| command.arguments(situation, call))
+        let is_touched = self.surely::<C>().acknowledgement != Acknowledgement::None;
+        move |situation| {
+            let situation = Situation { is_touched, ..situation };
+            self.shared.call(C::SCRIPT, key, |call| command.arguments(situation, call))
+        }
     }
 
-    /// A call that asks nothing but the record.
-    pub(crate) fn read_call(&self, script: Script, id: &RecordId) -> Result<(Arc<Node>, Cmd), StoreError> {
+    /// A call of a script on the record's key, with nothing but these words.
+    pub(crate) fn read_call(&self, script: Script, id: &RecordId, words: &[&str]) -> (Vec<u8>, Cmd) {
         let key = self.shared.key_of(id);
-        Ok((self.masters.of(&key, "reading a record")?, self.shared.call(script, &key, |_| {})))
+        let call = self.shared.call(script, &key, |call| {
+            call.arg(words);
+        });
+        (key, call)
+    }
+
+    /// Lets the servers know how long leases can be before one that long is used: whoever finds records lost must
+    /// know, also when this process is gone by then.
+    async fn announce(&self, lease: Duration) {
+        if self.shared.is_unannounced(lease) {
+            self.shared.see_lease(lease);
+            for node in self.masters.all() {
+                node.announce_lease().await;
+            }
+            self.shared.set_announced(lease);
+        }
     }
 
     async fn look_up(&self, id: &RecordId) -> Result<Option<Record>, StoreError> {
@@ -152,6 +198,7 @@ impl RedisStore {
         check_import(records)?;
         // ORDER: fences are raised before a record can be seen, so that no grant in between is lower.
         if let Some(highest) = records.iter().map(|(_, record)| record.fence.get()).max() {
+            self.shared.raise_fence_source(highest + 1);
             for node in self.masters.all() {
                 node.raise_fences_above(highest).await?;
             }
@@ -163,7 +210,7 @@ impl RedisStore {
             let call = self.shared.call(Script::Import, &key, |call| {
                 call.arg(codec::state_and_expiry(record)).arg(head).arg(tail);
             });
-            calls.push((self.masters.of(&key, DOING)?, call));
+            calls.push((key, call));
         }
         let mut imported = Imported::default();
         for value in self.masters.run_packed(&calls, DOING).await {
@@ -205,9 +252,9 @@ impl fmt::Debug for RedisStore {
 
 /// Runs a command and wakes whoever waits for its record in this process, if the answer says that it changed.
 macro_rules! asked {
-    ($self:ident.$ask:ident($command:ident), $changed:pat) => {
+    ($self:ident, $command:ident, $changed:pat) => {
         Box::pin(async move {
-            let answer = $self.$ask($command).await?;
+            let answer = $self.ask($command).await?;
             if matches!(answer, $changed) {
                 $self.shared.watches.wake(Asked::id($command));
             }
@@ -233,11 +280,7 @@ macro_rules! asked_many {
 
 impl Store for RedisStore {
     fn claim<'a>(&'a self, claim: &'a Claim) -> StoreFuture<'a, ClaimAnswer> {
-        self.shared.see_lease(claim.terms.lease.get());
-        asked!(
-            self.ask_surely(claim),
-            ClaimAnswer::Granted(_) | ClaimAnswer::Replay(_) | ClaimAnswer::Held(_)
-        )
+        asked!(self, claim, ClaimAnswer::Granted(_) | ClaimAnswer::Replay(_) | ClaimAnswer::Held(_))
     }
 
     fn renew<'a>(&'a self, renew: &'a Renew) -> StoreFuture<'a, RenewAnswer> {
@@ -245,15 +288,15 @@ impl Store for RedisStore {
     }
 
     fn complete<'a>(&'a self, complete: &'a Complete) -> StoreFuture<'a, CompleteAnswer> {
-        asked!(self.ask_surely(complete), CompleteAnswer::Completed | CompleteAnswer::Late)
+        asked!(self, complete, CompleteAnswer::Completed | CompleteAnswer::Late)
     }
 
     fn release<'a>(&'a self, release: &'a Release) -> StoreFuture<'a, ReleaseAnswer> {
-        asked!(self.ask(release), ReleaseAnswer::Released)
+        asked!(self, release, ReleaseAnswer::Released)
     }
 
     fn abandon<'a>(&'a self, abandon: &'a Abandon) -> StoreFuture<'a, AbandonAnswer> {
-        asked!(self.ask(abandon), AbandonAnswer::Abandoned)
+        asked!(self, abandon, AbandonAnswer::Abandoned)
     }
 
     fn record_step<'a>(&'a self, step: &'a RecordStep) -> StoreFuture<'a, StepAnswer> {
@@ -261,9 +304,6 @@ impl Store for RedisStore {
     }
 
     fn claim_many<'a>(&'a self, claims: &'a [Claim]) -> StoreFuture<'a, Batch<ClaimAnswer>> {
-        for claim in claims {
-            self.shared.see_lease(claim.terms.lease.get());
-        }
         asked_many!(self, claims, ClaimAnswer::Granted(_) | ClaimAnswer::Replay(_) | ClaimAnswer::Held(_))
     }
 
@@ -280,11 +320,11 @@ impl Store for RedisStore {
     }
 
     fn resolve<'a>(&'a self, resolve: &'a Resolve) -> StoreFuture<'a, ResolveAnswer> {
-        asked!(self.ask(resolve), ResolveAnswer::Resolved)
+        asked!(self, resolve, ResolveAnswer::Resolved)
     }
 
     fn erase<'a>(&'a self, erase: &'a Erase) -> StoreFuture<'a, EraseAnswer> {
-        asked!(self.ask(erase), EraseAnswer::Erased)
+        asked!(self, erase, EraseAnswer::Erased)
     }
 
     fn lookup<'a>(&'a self, id: &'a RecordId) -> StoreFuture<'a, Option<Record>> {

@@ -16,6 +16,7 @@ pub struct Survival {
     masters: usize,
     persistence: Persistence,
     may_evict: bool,
+    is_deaf: bool,
     acknowledgement: Acknowledgement,
 }
 
@@ -32,6 +33,7 @@ impl Survival {
                 live.iter().map(|live| live.facts.persistence).min().unwrap_or_default()
             },
             may_evict: live.iter().any(|live| live.facts.may_evict()),
+            is_deaf: live.iter().any(|live| live.deaf.is_some()),
             acknowledgement,
         }
     }
@@ -62,9 +64,13 @@ impl fmt::Display for Survival {
             Acknowledgement::Replicas { count, .. } => {
                 write!(f, "; {count} replicas have an answer first (WAIT)")?;
             }
-            Acknowledgement::Disks { replicas, .. } => {
-                write!(f, "; its disk and those of {replicas} replicas have an answer first (WAITAOF)")?;
+            Acknowledgement::Disks { master, replicas, .. } => {
+                let own = if master { "its own disk and " } else { "" };
+                write!(f, "; {own}those of {replicas} replicas have an answer first (WAITAOF)")?;
             }
+        }
+        if self.is_deaf {
+            f.write_str("; its user may not tell or hear of changes, so waiters look for themselves")?;
         }
         if self.may_evict {
             f.write_str("; IT MAY EVICT RECORDS, whose work then runs again")?;

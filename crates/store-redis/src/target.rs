@@ -35,7 +35,13 @@ impl Target {
         let tls = match query {
             "" | "tls=false" => scheme == "rediss",
             "tls=true" => true,
-            _ => return Err(wrong("of parameters there is only tls=true")),
+            other => {
+                // Its name only: a value could be a password.
+                let name = other.split(['=', '&']).next().unwrap_or_default();
+                return Err(wrong(&format!(
+                    "its parameter `{name}` is not one; tls=true is the only one, the rest is set in the configuration"
+                )));
+            }
         };
         let at = |host: &str, port: u16, db: &str| server(credentials, host, port, db, tls, options);
         match scheme {
@@ -187,5 +193,7 @@ mod tests {
             assert_eq!(error.kind(), StoreErrorKind::Misuse);
             assert!(!text.contains("secret") && text.contains("redis-cluster://"), "{text}");
         }
+        let text = format!("{:?}", parse("redis://a?acknowledgement=hidden").expect_err("no such parameter"));
+        assert!(text.contains("`acknowledgement`") && !text.contains("hidden"), "{text}");
     }
 }

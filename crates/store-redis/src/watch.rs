@@ -5,14 +5,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onlyonce_core::RecordId;
 use onlyonce_core::store::Watch;
-use tokio::time::sleep;
+use tokio::sync::RwLock;
+use tokio::time::{sleep, timeout};
 
 use crate::node::Node;
 use crate::shared::Shared;
 
-/// How many wait for each record, so that the last one ends the subscription.
+/// The channels that someone waits on.
 #[derive(Debug, Default)]
-pub(crate) struct Subscriptions(Mutex<HashMap<RecordId, usize>>);
+pub(crate) struct Subscriptions(Mutex<HashMap<RecordId, Channel>>);
+
+/// How many wait for a record, so that the last one ends the subscription.
+#[derive(Debug, Default)]
+struct Channel {
+    seats: usize,
+    /// Read by those who subscribe, written by who ends it: a subscription that begins while another one ends must not
+    /// reach the server before that.
+    turn: Arc<RwLock<()>>,
+}
 
 impl Subscriptions {
     /// Waits for the next change of the record, from now on.
@@ -25,10 +35,14 @@ impl Subscriptions {
     ) -> Watch {
         // ORDER: set here before it is set at the server, so that nothing told in between is missed.
         let woken = shared.watches.watch(&id);
-        *self.counts().entry(id).or_default() += 1;
+        let turn = self.take_seat(id);
         let seat = Seat { subscriptions: Arc::clone(self), shared: Arc::clone(shared), node, id, key };
         // Each waiter asks for itself and waits for the answer: subscribing twice is subscribing.
-        seat.node.subscribe(&seat.key, true).await;
+        let subscribe = async {
+            let _turn = turn.read().await;
+            seat.node.subscribe(&seat.key, true).await;
+        };
+        let _ = timeout(shared.options.timeout, subscribe).await;
         let patience = shared.options.wake_within;
         Watch::new(async move {
             let _seat = seat;
@@ -40,8 +54,35 @@ impl Subscriptions {
         })
     }
 
-    fn counts(&self) -> MutexGuard<'_, HashMap<RecordId, usize>> {
+    fn channels(&self) -> MutexGuard<'_, HashMap<RecordId, Channel>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_seat(&self, id: RecordId) -> Arc<RwLock<()>> {
+        let mut channels = self.channels();
+        let channel = channels.entry(id).or_default();
+        channel.seats += 1;
+        Arc::clone(&channel.turn)
+    }
+
+    /// Gives a seat back. The channel stays until its subscription has ended.
+    fn leave(&self, id: &RecordId) -> Option<Arc<RwLock<()>>> {
+        let mut channels = self.channels();
+        let channel = channels.get_mut(id)?;
+        channel.seats -= 1;
+        (channel.seats == 0).then(|| Arc::clone(&channel.turn))
+    }
+
+    /// Ends the subscription, unless someone came meanwhile.
+    async fn end(&self, node: &Node, id: &RecordId, key: &[u8], turn: &RwLock<()>) {
+        let _turn = turn.write().await;
+        let is_empty = || self.channels().get(id).is_some_and(|channel| channel.seats == 0);
+        if is_empty() {
+            node.subscribe(key, false).await;
+        }
+        if is_empty() {
+            self.channels().remove(id);
+        }
     }
 }
 
@@ -56,13 +97,9 @@ struct Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut counts = self.subscriptions.counts();
-        let Some(count) = counts.get_mut(&self.id) else { return };
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&self.id);
-            let (node, key) = (Arc::clone(&self.node), std::mem::take(&mut self.key));
-            self.shared.runtime.spawn(async move { node.subscribe(&key, false).await });
-        }
+        let Some(turn) = self.subscriptions.leave(&self.id) else { return };
+        let (subscriptions, node, id) = (Arc::clone(&self.subscriptions), Arc::clone(&self.node), self.id);
+        let key = std::mem::take(&mut self.key);
+        self.shared.runtime.spawn(async move { subscriptions.end(&node, &id, &key, &turn).await });
     }
 }

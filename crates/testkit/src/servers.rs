@@ -3,9 +3,12 @@
 //! Nothing here uses a server that the machine runs, and nothing is downloaded: the programs come from the machine's
 //! packages (`cargo xtask test` installs them).
 
+pub mod nats;
 pub mod port;
 pub mod postgres;
+pub mod rabbit;
 pub mod redis;
+mod restartable;
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead as _, BufReader, PipeReader};
@@ -15,8 +18,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+pub use nats::NatsServer;
 pub use port::Port;
 pub use postgres::{PgBouncer, PostgresEnd, PostgresServer, Relay, Way};
+pub use rabbit::RabbitServer;
 pub use redis::{RedisCluster, RedisOptions, RedisSentinel, RedisServer};
 
 /// How long a server may take to start. Generous: a loaded machine starts slowly, and a wrong one says so and ends.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use onlyonce_core::StoreError;
 use redis::{ConnectionInfo, Value, cmd};
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
@@ -21,6 +20,9 @@ const DOING: &str = "reading the cluster's slots";
 /// How often the slots are read while all is well, and while a server is missing.
 const REFRESH_EVERY: Duration = Duration::from_secs(10);
 const REFRESH_SOON: Duration = Duration::from_millis(500);
+/// How many keys there are for a mark, so that there is another one while a slot moves; and how far is looked for them.
+const EPOCH_KEYS: usize = 3;
+const EPOCH_NUMBERS: u32 = 1024;
 
 /// The masters of a cluster.
 pub(crate) struct Cluster {
@@ -34,7 +36,6 @@ struct Inner {
     map: RwLock<Arc<Map>>,
     /// Every server that was ever named to us and still is, by address.
     nodes: RwLock<HashMap<(String, u16), Arc<Node>>>,
-    stale: Notify,
 }
 
 /// Slots and their masters: first and last slot, in order.
@@ -52,7 +53,6 @@ impl Cluster {
             seeds,
             map: RwLock::default(),
             nodes: RwLock::default(),
-            stale: Notify::new(),
         });
         inner.refresh().await?;
         for node in inner.masters() {
@@ -88,7 +88,7 @@ impl Cluster {
 
     /// Has the slots read again soon.
     pub(super) fn refresh(&self) {
-        self.inner.stale.notify_one();
+        self.inner.shared.slots_changed.notify_one();
     }
 }
 
@@ -104,17 +104,17 @@ impl Inner {
         masters
     }
 
-    /// The server at `address`, whose mark is kept under `epoch_key`. A new one begins to connect.
-    fn node(&self, address: &(String, u16), epoch_key: Vec<u8>) -> Arc<Node> {
+    /// The server at `address`, whose mark is kept under one of `epoch_keys`. A new one begins to connect.
+    fn node(&self, address: &(String, u16), epoch_keys: Vec<Vec<u8>>) -> Arc<Node> {
         let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(node) = nodes.get(address) {
-            if !epoch_key.is_empty() {
-                node.set_epoch_key(epoch_key);
+            if !epoch_keys.is_empty() {
+                node.set_epoch_keys(epoch_keys);
             }
             return Arc::clone(node);
         }
         let place = Place::At(moved_to(&self.seeds[0], &address.0, address.1));
-        let node = Arc::new(Node::new(Arc::clone(&self.shared), place, epoch_key));
+        let node = Arc::new(Node::new(Arc::clone(&self.shared), place, epoch_keys));
         nodes.insert(address.clone(), Arc::clone(&node));
         node
     }
@@ -163,7 +163,7 @@ impl Inner {
                 let own = |slot: u16| {
                     served.iter().any(|(first, last, of)| of == address && (*first..=*last).contains(&slot))
                 };
-                self.node(address, self.epoch_key(own))
+                self.node(address, self.epoch_keys(own))
             });
         }
         let map = served.iter().map(|(first, last, address)| (*first, *last, Arc::clone(&masters[address])));
@@ -179,23 +179,43 @@ impl Inner {
         });
     }
 
-    /// The first key for a mark that falls into one of a server's own slots.
-    fn epoch_key(&self, own: impl Fn(u16) -> bool) -> Vec<u8> {
-        let keys = (0..u32::MAX).map(|number| self.shared.key_named(&format!("epoch:{{{number}}}")));
-        keys.into_iter().find(|key| own(slot::of(key))).unwrap_or_default()
+    /// The first keys for a mark that fall into a server's own slots, each into another one.
+    fn epoch_keys(&self, own: impl Fn(u16) -> bool) -> Vec<Vec<u8>> {
+        let mut found: Vec<(u16, Vec<u8>)> = Vec::new();
+        for number in 0..u32::MAX {
+            if found.len() == EPOCH_KEYS || !found.is_empty() && number > EPOCH_NUMBERS {
+                break;
+            }
+            let key = self.shared.key_named(&format!("epoch:{{{number}}}"));
+            let slot = slot::of(&key);
+            if own(slot) && !found.iter().any(|(known, _)| *known == slot) {
+                found.push((slot, key));
+            }
+        }
+        found.into_iter().map(|(_, key)| key).collect()
     }
 }
 
 async fn keep_fresh(inner: Arc<Inner>) {
     loop {
-        let is_well = inner.masters().iter().all(|node| node.live().is_some());
-        tokio::select! {
-            () = inner.stale.notified() => {}
-            () = sleep(if is_well { REFRESH_EVERY } else { REFRESH_SOON }) => {}
-        }
+        wait_until_stale(&inner).await;
         if let Err(failure) = inner.refresh().await {
             tracing::warn!(error = %failure, "the slots of the Redis cluster cannot be read; it is tried again");
             sleep(REFRESH_SOON).await;
+        }
+    }
+}
+
+/// Returns when the slots were said to have changed, when a server has gone away, or after a while.
+async fn wait_until_stale(inner: &Inner) {
+    let mut waited = Duration::ZERO;
+    while waited < REFRESH_EVERY {
+        tokio::select! {
+            () = inner.shared.slots_changed.notified() => return,
+            () = sleep(REFRESH_SOON) => waited += REFRESH_SOON,
+        }
+        if inner.masters().iter().any(|node| node.live().is_none()) {
+            return;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The task that connects to a server, looks at it, and notices when it is no longer the same.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use onlyonce_core::StoreError;
@@ -44,7 +44,10 @@ pub(super) async fn keep(inner: Arc<Inner>) {
                 let why = describe(&failure);
                 tracing::warn!(error = %why, "no connection to Redis; it is tried again");
                 inner.link.send_modify(|link| link.why = Some((failure.kind(), why.as_str().into())));
-                sleep(backoff).await;
+                tokio::select! {
+                    () = sleep(backoff) => {}
+                    () = inner.placed.notified() => {}
+                }
                 backoff = (backoff * 2).min(BACKOFF_MAX);
             }
         }
@@ -52,7 +55,7 @@ pub(super) async fn keep(inner: Arc<Inner>) {
 }
 
 /// The error and what caused it, in one line.
-fn describe(failure: &StoreError) -> String {
+pub(super) fn describe(failure: &StoreError) -> String {
     match std::error::Error::source(failure) {
         Some(source) => format!("{failure}: {source}"),
         None => failure.to_string(),
@@ -87,7 +90,7 @@ async fn watch_over(inner: &Inner, live: &Arc<Live>, known: &mut Option<Known>) 
     }
 }
 
-async fn ping(connection: &mut MultiplexedConnection) -> Result<(), StoreError> {
+pub(super) async fn ping(connection: &mut MultiplexedConnection) -> Result<(), StoreError> {
     match connection.send_packed_command(&redis::cmd("PING")).await {
         Ok(_) => Ok(()),
         Err(error) => Err(error::lost(error, "checking Redis")),
@@ -95,24 +98,62 @@ async fn ping(connection: &mut MultiplexedConnection) -> Result<(), StoreError> 
 }
 
 async fn dial(inner: &Arc<Inner>, known: &mut Option<Known>) -> Result<Live, StoreError> {
-    if inner.epoch_key().is_empty() {
+    let Some(channel) = inner.epoch_keys().into_iter().next() else {
         return Err(error::unreachable("its slots are not known yet", "connecting to Redis"));
-    }
+    };
     let info = inner.place.find(inner.shared.options.timeout).await?;
     let address = info.addr().to_string();
     let mut connections = Vec::with_capacity(inner.shared.options.connections);
     for _ in 0..inner.shared.options.connections {
         connections.push(open(inner, &info).await?);
     }
-    let subscriber = open(inner, &info).await?;
+    let mut subscriber = open(inner, &info).await?;
+    let deaf = why_deaf(inner, &mut subscriber, &channel).await?;
+    if let Some(why) = &deaf {
+        tracing::error!(address, "{why}");
+    }
     // ORDER: the first connection is asked last. If it still answers, the server did not start again meanwhile, and
     // what is seen holds for all of them.
     inner.shared.scripts.load(&mut connections[0]).await?;
     let facts = look_at(inner, &mut connections[0], &address, known).await?;
-    Ok(Live { connections, next: AtomicUsize::new(0), subscriber, facts, address })
+    Ok(Live::new(connections, subscriber, info, facts, deaf))
 }
 
-async fn open(inner: &Arc<Inner>, info: &ConnectionInfo) -> Result<MultiplexedConnection, StoreError> {
+/// Whether changes can be told and heard of; if not, what is missing. A server that takes over a slot may say so here
+/// once, which is no lack of rights.
+async fn why_deaf(
+    inner: &Inner,
+    subscriber: &mut MultiplexedConnection,
+    channel: &[u8],
+) -> Result<Option<String>, StoreError> {
+    let telling = inner.shared.telling;
+    let (begin, tell) = (telling.subscription(channel, true), telling.publication(channel));
+    for (command, right) in [(begin, "hear"), (tell, "tell"), (telling.subscription(channel, false), "hear")]
+    {
+        match subscriber.send_packed_command(&command).await {
+            Ok(Value::ServerError(refusal)) if refusal.code() == "NOPERM" => {
+                return Ok(Some(missing_right(&inner.shared.options.prefix, right, &refusal)));
+            }
+            Ok(_) => {}
+            Err(error) => return Err(error::lost(error, "subscribing to changes")),
+        }
+    }
+    Ok(None)
+}
+
+fn missing_right(prefix: &str, right: &str, refusal: &redis::ServerError) -> String {
+    format!(
+        "the user of the Redis store may not {right} of changes ({}): grant the channels `&{prefix}:*` and \
+         `+publish +subscribe +unsubscribe` (in a cluster `+spublish +ssubscribe +sunsubscribe`); until then waiters \
+         are not woken and look for themselves",
+        refusal.details().unwrap_or("NOPERM")
+    )
+}
+
+pub(super) async fn open(
+    inner: &Arc<Inner>,
+    info: &ConnectionInfo,
+) -> Result<MultiplexedConnection, StoreError> {
     // Weak: a connection must not keep alive what keeps the connection.
     let listener = Arc::downgrade(inner);
     let hear = move |push: PushInfo| -> Result<(), ()> {
@@ -160,18 +201,25 @@ async fn look_at(
     }
     let look = Look {
         scripts: &shared.scripts,
-        key: inner.epoch_key(),
+        keys: inner.epoch_keys(),
         address,
-        quarantine: shared.quarantine(),
-        fence_ahead: shared.fence_ahead(),
+        quarantine: shared.options.quarantine,
+        left: inner.quarantine_left(),
+        fence_ahead: inner.fence_ahead.load(Ordering::Relaxed),
+        source: shared.fence_source(),
+        lease: shared.longest_lease(),
         led: &shared.led(),
     };
     let seen = look.at(connection, &facts, known.as_ref()).await?;
     // ORDER: whoever hears of a loss finds the quarantine in force.
     inner.quarantine(seen.quarantine);
-    inner.fence_ahead.store(seen.fence_ahead, Ordering::Relaxed);
-    shared.raise_fence_ahead(seen.fence_ahead);
+    inner.fence_ahead.fetch_max(seen.fence_ahead, Ordering::Relaxed);
+    shared.raise_fence_source(seen.known.source);
+    shared.see_lease(seen.lease);
     shared.remember_led(&facts.replid);
+    if seen.has_moved {
+        shared.slots_changed.notify_one();
+    }
     if let Some(loss) = seen.loss {
         shared.counts.add(Some(loss));
         tracing::error!(

@@ -61,8 +61,8 @@ impl RedisStore {
         let ids: Vec<_> = ids.into_iter().collect();
         let mut records = Vec::with_capacity(ids.len());
         for some in ids.chunks(WHOLE_AT_ONCE) {
-            let calls: Result<Vec<_>, _> = some.iter().map(|id| self.read_call(Script::Lookup, id)).collect();
-            for (id, value) in some.iter().zip(self.masters.run_packed(&calls?, DOING).await) {
+            let calls: Vec<_> = some.iter().map(|id| self.read_call(Script::Lookup, id, &[])).collect();
+            for (id, value) in some.iter().zip(self.masters.run_packed(&calls, DOING).await) {
                 if let Some(record) = read_record(id, value?)?.filter(|record| listing.wants(id, record)) {
                     records.push((*id, record));
                 }

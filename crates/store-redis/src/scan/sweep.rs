@@ -88,8 +88,8 @@ impl RedisStore {
     }
 
     async fn sweep_each(&self, due: &[RecordId], swept: &mut Swept) -> Result<(), StoreError> {
-        let calls: Result<Vec<_>, _> = due.iter().map(|id| self.read_call(Script::Sweep, id)).collect();
-        for (id, value) in due.iter().zip(self.masters.run_packed(&calls?, DOING).await) {
+        let calls: Vec<_> = due.iter().map(|id| self.read_call(Script::Sweep, id, &[])).collect();
+        for (id, value) in due.iter().zip(self.masters.run_packed(&calls, DOING).await) {
             match Told::new(value?, DOING).map(|(code, _)| code) {
                 Ok(1) => swept.removed += 1,
                 Ok(2) => swept.made_unknown += 1,

@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use onlyonce_core::store::SweepBudget;
 use onlyonce_core::transition::{ClaimAnswer, CompleteAnswer};
-use onlyonce_core::{Secret, Store, StoreErrorKind};
-use onlyonce_store_redis::{Incidents, Options, RedisStore};
+use onlyonce_core::{Secret, Store};
+use onlyonce_store_redis::{Incidents, Options};
 use onlyonce_testkit::run;
 use onlyonce_testkit::servers::RedisOptions;
 
 use crate::stage::{
-    Live, by_another, claim_of, complete_one, completion, fresh_claim, patient, token_of, until,
+    Live, assert_quarantined, by_another, claim_of, complete_one, completion, fresh_claim, patient, token_of,
+    until,
 };
+use crate::traffic::counts;
 
 fn with_quarantine(quarantine: Duration) -> Options {
     Options { quarantine, ..patient() }
@@ -19,15 +21,6 @@ fn with_quarantine(quarantine: Duration) -> Options {
 
 /// Longer than any of these tests takes, so that what is quarantined stays so.
 const LONG: Duration = Duration::from_mins(30);
-
-/// A new grant is refused in a way that says to come back, and that nothing was done.
-async fn assert_quarantined(store: &RedisStore) {
-    let claim = fresh_claim();
-    let error = store.claim(&claim).await.expect_err("a grant in quarantine");
-    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error:?}");
-    assert!(error.is_retryable() && !error.outcome_unknown(), "{error:?}");
-    assert_eq!(store.lookup(&claim.id).await.expect("a lookup"), None, "it was granted all the same");
-}
 
 #[test]
 fn a_flush_is_noticed_counted_and_quarantined_in_every_process() {
@@ -92,6 +85,41 @@ fn a_quarantine_lasts_as_long_as_the_longest_lease_that_was_seen() {
         live.server.flush();
         until("the flush is noticed", async || live.store.incidents().emptied == 1).await;
         assert_quarantined(&live.store).await;
+    });
+}
+
+#[test]
+fn a_quarantine_outlasts_the_leases_of_a_process_that_is_gone() {
+    run(async {
+        let live = Live::new(RedisOptions::default(), with_quarantine(Duration::ZERO)).await;
+        let other = live.home.connect(&live.server.url(), with_quarantine(Duration::ZERO)).await;
+        let other = other.expect("a second store");
+        other.claim(&claim_of(fresh_claim().id, Duration::from_hours(1))).await.expect("a grant");
+        drop(other);
+        // Two looks of the one that is left: the first may have begun before.
+        let looks = || counts(&live.server).0;
+        let enough = looks() + 2;
+        until("the other one's lease is known", async || looks() >= enough).await;
+        live.server.flush();
+        until("the flush is noticed", async || live.store.incidents().emptied == 1).await;
+        assert_quarantined(&live.store).await;
+    });
+}
+
+#[test]
+fn a_mark_of_the_first_version_is_read() {
+    run(async {
+        let live = Live::new(RedisOptions::default(), patient()).await;
+        // As version 1 wrote it: without the longest lease.
+        assert_eq!(live.server.ask(&["SETRANGE", "onlyonce:epoch", "0", ""]).expect("SETRANGE"), "40");
+        let script = "redis.call('SET', KEYS[1], string.sub(redis.call('GET', KEYS[1]), 1, 32))";
+        live.server.ask(&["EVAL", script, "1", "onlyonce:epoch"]).expect("EVAL");
+        until("it is written anew", async || {
+            live.server.ask(&["STRLEN", "onlyonce:epoch"]).is_ok_and(|bytes| bytes == "40")
+        })
+        .await;
+        complete_one(&*live.store).await;
+        assert_eq!(live.store.incidents(), Incidents::default());
     });
 }
 

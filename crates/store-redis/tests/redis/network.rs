@@ -176,6 +176,34 @@ fn a_waiter_is_woken_by_a_change_in_another_process() {
 }
 
 #[test]
+fn a_waiter_that_comes_while_another_leaves_is_woken() {
+    run(async {
+        let slow = Options { wake_within: Duration::from_mins(1), ..patient() };
+        let live = Live::new(RedisOptions::default(), slow.clone()).await;
+        let other = live.home.connect(&live.server.url(), slow).await.expect("a second store");
+        let (mut tokens, mut watches) = (Vec::new(), Vec::new());
+        for _ in 0..200 {
+            let claim = fresh_claim();
+            tokens.push(token_of(&claim, &other.claim(&claim).await.expect("a grant")));
+            drop(live.store.watch(&claim.id).await.expect("a watch"));
+            watches.push(live.store.watch(&claim.id).await.expect("a watch"));
+        }
+        for token in tokens {
+            other.complete(&completion(token)).await.expect("a completion");
+        }
+        let all = async {
+            for watch in watches {
+                watch.await;
+            }
+        };
+        let woken = tokio::time::timeout(Duration::from_secs(50), all).await;
+        assert!(woken.is_ok(), "one looked for itself: its subscription was ended by who left before");
+        let subscribed = || live.server.ask(&["PUBSUB", "CHANNELS"]).expect("PUBSUB");
+        crate::stage::until("the last ones end it", async || subscribed().is_empty()).await;
+    });
+}
+
+#[test]
 fn a_waiter_looks_for_itself_when_nobody_tells() {
     run(async {
         let quick = Options { wake_within: Duration::from_millis(10), ..patient() };

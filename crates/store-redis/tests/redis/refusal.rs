@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use onlyonce_core::transition::{ClaimAnswer, CompleteAnswer};
 use onlyonce_core::{Store, StoreError, StoreErrorKind};
-use onlyonce_store_redis::{Acknowledgement, Options};
+use onlyonce_store_redis::Options;
 use onlyonce_testkit::run;
 use onlyonce_testkit::servers::{Port, RedisOptions, RedisServer};
 
 use crate::stage::{Home, Live, by_another, complete_one, completion, fresh_claim, patient, token_of, until};
 
-fn text(error: &StoreError) -> String {
+pub(crate) fn text(error: &StoreError) -> String {
     format!("{error}: {}", std::error::Error::source(error).map(ToString::to_string).unwrap_or_default())
 }
 
@@ -90,9 +90,8 @@ fn a_full_server_refuses_new_records_and_completes_what_was_granted() {
 fn a_replica_is_refused() {
     run(async {
         let master = RedisServer::start(RedisOptions::default()).expect("a server");
-        let following = format!("127.0.0.1 {}", master.port());
         let replica =
-            RedisServer::start(RedisOptions::default().with("replicaof", &following)).expect("a replica");
+            RedisServer::start(RedisOptions::default().following(master.port())).expect("a replica");
         let told = refused(&replica).await;
         assert!(told.contains("replica") || told.contains("READONLY"), "{told}");
     });
@@ -127,59 +126,43 @@ fn a_password_is_used_and_never_shown() {
     });
 }
 
+/// A user with all rights but these, and the URL to be that user.
+fn limited(server: &RedisServer, rules: &[&str]) -> String {
+    let all = ["ACL", "SETUSER", "limited", "reset", "on", ">pw", "~onlyonce:*", "&onlyonce:*", "+@all"];
+    server.ask(&[&all, rules].concat()).expect("ACL SETUSER");
+    format!("redis://limited:pw@127.0.0.1:{}", server.port())
+}
+
 #[test]
-fn an_answer_waits_for_the_disk_where_the_server_can() {
+fn without_rights_on_channels_all_is_done_and_waiters_look_for_themselves() {
     run(async {
-        let server = RedisOptions { appendfsync: Some("everysec"), ..RedisOptions::default() };
-        let server = RedisServer::start(server).expect("a server");
-        let acknowledgement = Acknowledgement::Disks { replicas: 0, within: Duration::from_secs(20) };
-        let options = Options { acknowledgement, ..patient() };
+        let server = RedisServer::start(RedisOptions::default()).expect("a server");
+        let options = Options { wake_within: Duration::from_millis(10), ..patient() };
         let home = Home::new();
-        let opened = home.connect(&server.url(), options).await;
-        if server
-            .ask(&["COMMAND", "INFO", "WAITAOF"])
-            .expect("COMMAND INFO")
-            .to_lowercase()
-            .contains("waitaof")
-        {
-            complete_one(&*opened.expect("the store opens")).await;
-        } else {
-            let told = text(&opened.expect_err("the server is too old"));
-            assert!(told.contains("7.2"), "{told}");
+        for missing in [&["resetchannels"][..], &["-subscribe"], &["-publish"]] {
+            let url = limited(&server, missing);
+            let store = home.connect(&url, options.clone()).await.expect("the store opens");
+            let told = store.survival().to_string();
+            assert!(told.contains("waiters look for themselves"), "{missing:?}: {told}");
+            complete_one(&*store).await;
+            store.watch(&fresh_claim().id).await.expect("a watch").await;
         }
+        let store = home.connect(&limited(&server, &[]), options).await.expect("the store opens");
+        let told = store.survival().to_string();
+        assert!(!told.contains("waiters"), "{told}");
     });
 }
 
 #[test]
-fn too_few_replicas_fail_the_command_and_its_repetition_is_the_same_command() {
+fn missing_rights_are_named_at_start() {
     run(async {
-        let within = Duration::from_millis(20);
-        let acknowledgement = Acknowledgement::Replicas { count: 1, within };
-        let live = Live::new(RedisOptions::default(), Options { acknowledgement, ..patient() }).await;
-        let claim = fresh_claim();
-        let error = live.store.claim(&claim).await.expect_err("there is no replica");
-        assert!(error.is_retryable() && error.outcome_unknown(), "{}", text(&error));
-        let following = format!("127.0.0.1 {}", live.server.port());
-        let _replica =
-            RedisServer::start(RedisOptions::default().with("replicaof", &following)).expect("a replica");
-        let mut answer = None;
-        until("the replica follows", async || {
-            answer = live.store.claim(&claim).await.ok();
-            answer.is_some()
-        })
-        .await;
-        let token = token_of(&claim, &answer.expect("an answer"));
-        let mut answer = None;
-        until("the outcome is acknowledged", async || {
-            answer = live.store.complete(&completion(token)).await.ok();
-            answer.is_some()
-        })
-        .await;
-        let others = [by_another(&claim), by_another(&claim)];
-        until("a batch is acknowledged", async || {
-            let batch = live.store.claim_many(&others).await.expect("a batch");
-            batch.iter().all(|answer| matches!(answer, Ok(ClaimAnswer::Replay(_))))
-        })
-        .await;
+        let server = RedisServer::start(RedisOptions::default()).expect("a server");
+        for missing in [&["-get"][..], &["-evalsha"], &["-script"], &["resetkeys"], &["-info"]] {
+            let url = limited(&server, missing);
+            let error = Home::new().connect(&url, patient()).await.expect_err("rights are missing");
+            assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{missing:?}: {}", text(&error));
+            let told = text(&error);
+            assert!(told.contains("+evalsha") && told.contains("~PREFIX:*"), "{missing:?}: {told}");
+        }
     });
 }

@@ -1,14 +1,16 @@
 //! A store under test, on a runtime of its own: its connections live on while a test blocks its thread.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onlyonce_core::transition::{Claim, ClaimAnswer, Complete, CompleteAnswer, Terms, Token};
-use onlyonce_core::{Clock, Lease, Owner, RecordId, Store, StoreError};
+use onlyonce_core::{Clock, Lease, Owner, RecordId, Store, StoreError, StoreErrorKind};
 use onlyonce_store_redis::{Options, RedisStore};
 use onlyonce_testkit::fixture::{any_id, fingerprint, outcome};
 use onlyonce_testkit::servers::{RedisOptions, RedisServer};
-use onlyonce_testkit::{Fixture, ManualClock};
+use onlyonce_testkit::{Fixture, ManualClock, suite};
 use redis::{Client, Commands as _, Connection};
 use tokio::runtime::{Builder, Runtime};
 
@@ -59,15 +61,75 @@ pub(crate) enum Damage {
     Body,
 }
 
-/// A store on one server, on a clock that the suite moves.
-pub(crate) struct Alone {
-    // ORDER: the store goes before the runtime of its connections, and both before the server.
+/// What a store under test is on.
+pub(crate) trait Servers: Send + Sync + 'static {
+    fn url(&self) -> String;
+
+    /// Kills every server and starts it again.
+    fn restart(&self);
+
+    /// Removes everything they hold.
+    fn flush(&self);
+}
+
+impl Servers for RedisServer {
+    fn url(&self) -> String {
+        self.url()
+    }
+
+    fn restart(&self) {
+        self.restart().expect("the server starts again");
+    }
+
+    fn flush(&self) {
+        self.flush();
+    }
+}
+
+impl<S: Servers> Servers for Arc<S> {
+    fn url(&self) -> String {
+        S::url(self)
+    }
+
+    fn restart(&self) {
+        S::restart(self);
+    }
+
+    fn flush(&self) {
+        S::flush(self);
+    }
+}
+
+/// Runs every clause of the suite but `left_out`, each on a new store on the same servers; gives their number.
+pub(crate) async fn hold_the_suite<S: Servers>(
+    servers: &Arc<S>,
+    damage: Option<Damage>,
+    left_out: &[&str],
+) -> usize {
+    let mut held = 0;
+    for (name, clause) in suite::clauses::<Moved<Arc<S>>>() {
+        if !left_out.contains(&name) {
+            println!("{name}");
+            clause(&Moved::on(Arc::clone(servers), ManualClock::default(), damage).await).await;
+            servers.flush();
+            held += 1;
+        }
+    }
+    held
+}
+
+/// A store on a clock that the suite moves.
+pub(crate) struct Moved<S> {
+    // ORDER: the store goes before the runtime of its connections, and both before the servers.
     store: Mutex<Option<Arc<RedisStore>>>,
     home: Home,
     clock: Arc<ManualClock>,
-    damage: Damage,
-    pub(crate) server: RedisServer,
+    damage: Option<Damage>,
+    pub(crate) server: S,
 }
+
+/// On one server.
+pub(crate) type Alone = Moved<RedisServer>;
 
 /// Sweeps as often as it is asked, and waits longer than a busy machine stalls.
 pub(crate) fn patient() -> Options {
@@ -81,10 +143,17 @@ impl Alone {
 
     pub(crate) async fn at(clock: ManualClock, damage: Damage) -> Self {
         let server = RedisServer::start(RedisOptions::default()).expect("a server");
+        Self::on(server, clock, Some(damage)).await
+    }
+}
+
+impl<S: Servers> Moved<S> {
+    /// A store on `server`; its records can be damaged only where it is said how.
+    pub(crate) async fn on(server: S, clock: ManualClock, damage: Option<Damage>) -> Self {
         let clock = Arc::new(clock);
-        let alone = Self { store: Mutex::new(None), home: Home::new(), clock, damage, server };
-        alone.open().await;
-        alone
+        let moved = Self { store: Mutex::new(None), home: Home::new(), clock, damage, server };
+        moved.open().await;
+        moved
     }
 
     async fn open(&self) {
@@ -95,7 +164,7 @@ impl Alone {
     }
 }
 
-impl Fixture for Alone {
+impl<S: Servers> Fixture for Moved<S> {
     fn store(&self) -> Arc<dyn Store> {
         self.store.lock().expect("no test panicked").clone().expect("the store is open")
     }
@@ -106,16 +175,17 @@ impl Fixture for Alone {
 
     async fn restart(&self) -> bool {
         drop(self.store.lock().expect("no test panicked").take());
-        self.server.restart().expect("the server starts again");
+        self.server.restart();
         self.open().await;
         true
     }
 
     async fn damage(&self, id: &RecordId) -> bool {
+        let Some(damage) = self.damage else { return false };
         let key = key_of(id);
         let mut connection = raw(&self.server.url());
         let mut bytes: Vec<u8> = connection.get(&key).expect("a record");
-        let at = match self.damage {
+        let at = match damage {
             Damage::Version => 0,
             Damage::Head => 40,
             Damage::Body => bytes.len() - 6,
@@ -138,7 +208,7 @@ pub(crate) fn raw(url: &str) -> Connection {
 
 /// A store on one server, on the server's own clock.
 pub(crate) struct Live {
-    // ORDER: as in `Alone`.
+    // ORDER: as in `Moved`.
     pub(crate) store: Arc<RedisStore>,
     pub(crate) home: Home,
     pub(crate) server: RedisServer,
@@ -189,6 +259,59 @@ pub(crate) async fn complete_one(store: &dyn Store) -> Claim {
 /// A second claim of the same record, by someone else.
 pub(crate) fn by_another(claim: &Claim) -> Claim {
     Claim { owner: Owner::random().expect("an owner"), ..claim.clone() }
+}
+
+/// A new grant is refused in a way that says to come back, and that nothing was done.
+pub(crate) async fn assert_quarantined(store: &RedisStore) {
+    let claim = fresh_claim();
+    let error = store.claim(&claim).await.expect_err("a grant in quarantine");
+    assert!(is_quarantine(&error), "{error:?}");
+    assert_eq!(store.lookup(&claim.id).await.expect("a lookup"), None, "it was granted all the same");
+}
+
+/// Whether this is how a claim is refused in quarantine, and not otherwise.
+pub(crate) fn is_quarantine(error: &StoreError) -> bool {
+    let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    error.kind() == StoreErrorKind::Unavailable
+        && error.is_retryable()
+        && !error.outcome_unknown()
+        && why.contains("new grants wait")
+}
+
+/// What every command that the server runs from here on looks like, and on whose behalf.
+pub(crate) struct Monitor(BufReader<TcpStream>);
+
+impl Monitor {
+    pub(crate) fn new(server: &RedisServer) -> Self {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+        stream.write_all(b"MONITOR\r\n").expect("a command");
+        let mut monitor = Self(BufReader::new(stream));
+        assert_eq!(monitor.line(), "+OK");
+        monitor
+    }
+
+    /// Who sent what since this began, without looks and what scripts did: address and name of each command.
+    pub(crate) fn heard(mut self, server: &RedisServer) -> Vec<(String, String)> {
+        server.ask(&["ECHO", "that-was-all"]).expect("ECHO");
+        let mut heard = Vec::new();
+        loop {
+            let line = self.line();
+            if line.contains("that-was-all") {
+                return heard;
+            }
+            let client = line.split(['[', ']']).nth(1).unwrap_or_default().to_owned();
+            let name = line.split('"').nth(1).unwrap_or_default().to_owned();
+            if !client.ends_with("lua") && !line.contains("onlyonce:epoch") {
+                heard.push((client, name));
+            }
+        }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        self.0.read_until(b'\n', &mut line).expect("the server tells");
+        String::from_utf8_lossy(&line).trim_end().to_owned()
+    }
 }
 
 /// Waits until something is so, however slow the machine; a test that waits in vain fails by its name.

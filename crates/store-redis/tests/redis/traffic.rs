@@ -3,13 +3,13 @@
 use onlyonce_core::Store;
 use onlyonce_core::transition::ClaimAnswer;
 use onlyonce_testkit::run;
-use onlyonce_testkit::servers::RedisOptions;
+use onlyonce_testkit::servers::{RedisOptions, RedisServer};
 
 use crate::stage::{Live, by_another, complete_one, patient};
 
 /// How often the server ran scripts, and how often it was asked about itself: each look does both once.
-fn counts(live: &Live) -> (i64, i64) {
-    let stats = live.server.ask(&["INFO", "commandstats"]).expect("INFO");
+pub(crate) fn counts(server: &RedisServer) -> (i64, i64) {
+    let stats = server.ask(&["INFO", "commandstats"]).expect("INFO");
     let calls = |name: &str| {
         let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":calls="));
         line.and_then(|line| line.split(',').next()?.parse::<i64>().ok()).unwrap_or_default()
@@ -21,12 +21,12 @@ fn counts(live: &Live) -> (i64, i64) {
 fn a_fresh_key_takes_two_round_trips_and_a_replay_one() {
     run(async {
         let live = Live::new(RedisOptions::default(), patient()).await;
-        let before = counts(&live);
+        let before = counts(&live.server);
         let mut done = Vec::new();
         for _ in 0..200 {
             done.push(complete_one(&*live.store).await);
         }
-        let between = counts(&live);
+        let between = counts(&live.server);
         let asked = between.0 - before.0;
         let looks = between.1 - before.1;
         assert!((400..=400 + looks).contains(&asked), "{asked} scripts and {looks} looks for 200 fresh keys");
@@ -34,7 +34,7 @@ fn a_fresh_key_takes_two_round_trips_and_a_replay_one() {
             let replay = live.store.claim(&by_another(claim)).await.expect("an answer");
             assert!(matches!(replay, ClaimAnswer::Replay(_)), "{replay:?}");
         }
-        let after = counts(&live);
+        let after = counts(&live.server);
         let (asked, looks) = (after.0 - between.0, after.1 - between.1);
         assert!((200..=200 + looks).contains(&asked), "{asked} scripts and {looks} looks for 200 replays");
     });

@@ -1,7 +1,5 @@
 //! An owner that stops in mid-work and wakes after its lease: a process of its own, stopped by SIGSTOP.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,92 +9,31 @@ use onlyonce_testkit::fixture::any_id;
 use onlyonce_testkit::servers::RedisOptions;
 use onlyonce_testkit::{Soak, run};
 
-use crate::stage::{Home, Live, claim_of, completion, patient, token_of};
+use crate::peer::{Peer, play, role};
+use crate::stage::{Live, claim_of, completion, patient, token_of};
 
 const LEASE: Duration = Duration::from_millis(150);
-/// Tells the test program that it is the owner that will be stopped, and where its store is.
-const ROLE: &str = "ONLYONCE_TEST_ZOMBIE_OF";
-
-/// The owner, in a process of its own.
-struct Zombie {
-    child: Child,
-    says: BufReader<ChildStdout>,
-    hears: ChildStdin,
-}
-
-impl Zombie {
-    fn start(url: &str) -> Self {
-        let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command
-            .args(["--exact", "zombie::soak_zombie_owners_write_nothing_stale", "--nocapture"])
-            .env(ROLE, url);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
-        let (says, hears) = (child.stdout.take().expect("piped"), child.stdin.take().expect("piped"));
-        Self { child, says: BufReader::new(says), hears }
-    }
-
-    fn tell(&mut self, line: &str) {
-        writeln!(self.hears, "{line}").expect("it listens");
-    }
-
-    /// The next thing it says that begins with `word`.
-    fn hear(&mut self, word: &str) -> String {
-        loop {
-            let mut line = String::new();
-            assert!(self.says.read_line(&mut line).expect("it speaks") > 0, "it ended before it said {word}");
-            if let Some((_, rest)) = line.split_once(word) {
-                return rest.trim().to_owned();
-            }
-        }
-    }
-
-    fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
-        assert!(status.expect("kill").success());
-    }
-}
-
-impl Drop for Zombie {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// What the other process does: claims what it is told to, and completes when it is told to.
-async fn act(url: &str) {
-    let home = Home::new();
-    let store = home.connect(url, patient()).await.expect("the store opens");
-    let mut lines = std::io::stdin().lines();
-    while let Some(Ok(line)) = lines.next() {
-        let id: RecordId = line.parse().expect("an id");
-        let claim = claim_of(id, LEASE);
-        let token = token_of(&claim, &store.claim(&claim).await.expect("a grant"));
-        println!("zombie-granted {}", token.fence);
-        lines.next();
-        println!("zombie-completed {:?}", store.complete(&completion(token)).await.expect("an answer"));
-    }
-}
 
 #[test]
 fn soak_zombie_owners_write_nothing_stale() {
-    if let Ok(url) = std::env::var(ROLE) {
-        return run(act(&url));
+    if let Some(url) = role() {
+        return run(play(&url));
     }
     run(async {
         let live = Live::new(RedisOptions::default(), patient()).await;
-        let mut zombie = Zombie::start(&live.server.url());
+        let test = "zombie::soak_zombie_owners_write_nothing_stale";
+        let mut zombie = Peer::start(test, &live.server.url(), 0);
         let (mut soak, mut stopped) = (Soak::new("redis zombies", 20), 0);
         while soak.next_round().is_some() {
             let id = any_id();
-            zombie.tell(&id.to_string());
-            let stale = zombie.hear("zombie-granted");
+            let stale = zombie.claim(&id, LEASE);
+            assert_eq!(stale[0], "granted");
             zombie.signal("STOP");
             let claim = takeover(&*live.store, id).await;
-            assert_ne!(claim.1.fence.to_string(), stale);
-            zombie.tell("complete");
+            assert_ne!(claim.1.fence.to_string(), stale[1]);
+            zombie.tell(&format!("complete {id}"));
             zombie.signal("CONT");
-            assert_eq!(zombie.hear("zombie-completed"), "Fenced");
+            assert_eq!(zombie.hear(), ["Fenced"]);
             let done = live.store.complete(&completion(claim.1)).await.expect("an answer");
             assert_eq!(done, CompleteAnswer::Completed);
             zombie_cannot_change(&*live.store, &claim.0).await;

@@ -1,6 +1,7 @@
 //! Private Redis or Valkey servers: alone, watched by Sentinels, or as a Cluster of three masters.
 //!
-//! `ONLYONCE_REDIS_SERVER` names another program than `redis-server`, so that the same tests run on Valkey.
+//! `ONLYONCE_REDIS_SERVER` and `ONLYONCE_VALKEY_SERVER` name the programs when they are not `redis-server` and
+//! `valkey-server` on the path; `cargo xtask test` sets the second.
 
 mod cluster;
 mod sentinel;
@@ -9,14 +10,14 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard};
 
 use tempfile::TempDir;
 
 pub use cluster::RedisCluster;
 pub use sentinel::RedisSentinel;
 
-use super::{Port, Process};
+use super::Port;
+use super::restartable::Restartable;
 
 /// How a private server is to be set up.
 #[derive(Debug, Clone)]
@@ -25,19 +26,35 @@ pub struct RedisOptions {
     pub appendfsync: Option<&'static str>,
     /// More of the server's own options, by name and value.
     pub more: Vec<(String, String)>,
+    /// Whether it is a Valkey.
+    pub is_valkey: bool,
+    /// By how many seconds its clock is ahead of the machine's. Not for a server with jemalloc, as Debian's Redis: that
+    /// asks for the time before it can be told another one.
+    pub ahead_seconds: i64,
 }
 
 impl Default for RedisOptions {
     /// Every answered write is on the disk.
     fn default() -> Self {
-        Self { appendfsync: Some("always"), more: Vec::new() }
+        Self { appendfsync: Some("always"), more: Vec::new(), is_valkey: false, ahead_seconds: 0 }
     }
 }
 
 impl RedisOptions {
     /// A server that keeps nothing.
     pub fn without_persistence() -> Self {
-        Self { appendfsync: None, more: Vec::new() }
+        Self { appendfsync: None, ..Self::default() }
+    }
+
+    /// A Valkey that has every answered write on the disk.
+    pub fn valkey() -> Self {
+        Self { is_valkey: true, ..Self::default() }
+    }
+
+    /// A server that follows the one at `port`.
+    #[must_use]
+    pub fn following(self, port: u16) -> Self {
+        self.with("replicaof", &format!("127.0.0.1 {port}"))
     }
 
     /// Adds one of the server's own options.
@@ -52,7 +69,7 @@ impl RedisOptions {
 #[derive(Debug)]
 pub struct RedisServer {
     // ORDER: the process ends before its folder goes and its port is given back.
-    process: Mutex<Option<Process>>,
+    process: Restartable,
     folder: TempDir,
     port: Port,
     options: RedisOptions,
@@ -61,8 +78,12 @@ pub struct RedisServer {
 impl RedisServer {
     /// Starts a server and waits until it answers.
     pub fn start(options: RedisOptions) -> io::Result<Self> {
-        let server =
-            Self { process: Mutex::new(None), folder: tempfile::tempdir()?, port: Port::free()?, options };
+        let server = Self {
+            process: Restartable::default(),
+            folder: tempfile::tempdir()?,
+            port: Port::free()?,
+            options,
+        };
         server.restart()?;
         Ok(server)
     }
@@ -84,30 +105,27 @@ impl RedisServer {
 
     /// Kills it (SIGKILL), if it runs.
     pub fn kill(&self) {
-        drop(self.process().take());
+        self.process.kill();
     }
 
     /// Kills it, if it runs, and starts it again on the same port and folder.
     pub fn restart(&self) -> io::Result<()> {
-        let mut process = self.process();
-        drop(process.take());
-        *process = Some(Process::start(self.command(), is_ready)?);
-        Ok(())
+        self.process.restart(self.command(), is_ready)
     }
 
     /// Stops it in its tracks.
     pub fn pause(&self) {
-        self.process().as_ref().expect("the server runs").pause();
+        self.process.pause();
     }
 
     /// Lets it go on.
     pub fn resume(&self) {
-        self.process().as_ref().expect("the server runs").resume();
+        self.process.resume();
     }
 
     /// Its process id.
     pub fn id(&self) -> u32 {
-        self.process().as_ref().expect("the server runs").id()
+        self.process.id()
     }
 
     /// Runs one command through the server's own client and gives what it prints.
@@ -120,12 +138,16 @@ impl RedisServer {
         self.ask(&["FLUSHALL"]).expect("FLUSHALL");
     }
 
-    fn process(&self) -> MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap()
-    }
-
     fn command(&self) -> Command {
-        let mut command = Command::new(program("ONLYONCE_REDIS_SERVER", "redis-server"));
+        let program = if self.options.is_valkey {
+            program("ONLYONCE_VALKEY_SERVER", "valkey-server")
+        } else {
+            program("ONLYONCE_REDIS_SERVER", "redis-server")
+        };
+        let mut command = Command::new(program);
+        if self.options.ahead_seconds != 0 {
+            set_ahead(&mut command, self.options.ahead_seconds);
+        }
         command.args(["--bind", "127.0.0.1", "--port", &self.port().to_string(), "--save", "", "--dir"]);
         command.arg(self.folder.path());
         // A master waits for more replicas before it serves the first one, unless told otherwise.
@@ -139,6 +161,14 @@ impl RedisServer {
         }
         command
     }
+}
+
+/// Has `command` run on a clock that is so many seconds ahead; its timers run as fast as anyone's.
+///
+/// Not by the program `faketime`: that stands between, and what it started would outlive it.
+pub fn set_ahead(command: &mut Command, seconds: i64) {
+    command.env("LD_PRELOAD", "/usr/$LIB/faketime/libfaketime.so.1");
+    command.env("FAKETIME", format!("{seconds:+}s")).env("DONT_FAKE_MONOTONIC", "1");
 }
 
 fn is_ready(line: &str) -> bool {

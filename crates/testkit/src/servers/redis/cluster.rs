@@ -24,10 +24,15 @@ pub struct RedisCluster {
 impl RedisCluster {
     /// Starts three masters, each with `replicas` replicas, and waits until all of them know that all is well.
     pub fn start(replicas: usize) -> io::Result<Self> {
+        Self::start_on(replicas, |_| RedisOptions::default())
+    }
+
+    /// The same, with servers of one's own choice: masters first, then the replicas of each in the same order.
+    pub fn start_on(replicas: usize, options: impl Fn(usize) -> RedisOptions) -> io::Result<Self> {
         let (mut nodes, mut bus_ports) = (Vec::new(), Vec::new());
-        for _ in 0..MASTERS * (1 + replicas) {
+        for at in 0..MASTERS * (1 + replicas) {
             let bus = Port::free()?;
-            let options = RedisOptions::default()
+            let options = options(at)
                 .with("cluster-enabled", "yes")
                 .with("cluster-config-file", "nodes.conf")
                 .with("cluster-node-timeout", "120000")
@@ -87,6 +92,27 @@ impl RedisCluster {
         let output = command.output()?;
         if !output.status.success() {
             return Err(io::Error::other(String::from_utf8_lossy(&output.stdout).into_owned()));
+        }
+        Ok(())
+    }
+
+    /// Begins to move one slot: its keys are on the new master, and the slot is not yet. Keys must be plain text.
+    pub fn begin_move(&self, slot: u16, from: usize, to: usize) -> io::Result<()> {
+        let (slot, source, target) = (slot.to_string(), &self.nodes[from], &self.nodes[to]);
+        let port = target.port().to_string();
+        target.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source.ask(&["CLUSTER", "MYID"])?])?;
+        source.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target.ask(&["CLUSTER", "MYID"])?])?;
+        for key in source.ask(&["CLUSTER", "GETKEYSINSLOT", &slot, "1000"])?.lines() {
+            source.ask(&["MIGRATE", "127.0.0.1", &port, key, "0", "60000"])?;
+        }
+        Ok(())
+    }
+
+    /// Ends what [`begin_move`](Self::begin_move) began.
+    pub fn end_move(&self, slot: u16, from: usize, to: usize) -> io::Result<()> {
+        let id = self.nodes[to].ask(&["CLUSTER", "MYID"])?;
+        for node in [to, from] {
+            self.nodes[node].ask(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id])?;
         }
         Ok(())
     }

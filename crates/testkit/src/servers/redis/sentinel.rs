@@ -31,8 +31,7 @@ impl RedisSentinel {
     /// Starts everything and waits until the replica follows and the Sentinels know each other.
     pub fn start() -> io::Result<Self> {
         let master = RedisServer::start(RedisOptions::default())?;
-        let following = format!("127.0.0.1 {}", master.port());
-        let replica = RedisServer::start(RedisOptions::default().with("replicaof", &following))?;
+        let replica = RedisServer::start(RedisOptions::default().following(master.port()))?;
         let folder = tempfile::tempdir()?;
         let (mut sentinels, mut ports) = (Vec::new(), Vec::new());
         for at in 0..3 {
