@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use onlyonce_core::StoreError;
 use onlyonce_core::record::codec::CodecError;
@@ -19,8 +20,33 @@ const FUNCTIONS: [&str; 4] = ["complete", "release", "renew", "claim"];
 /// How their answers name them.
 const KINDS: [i64; 4] = [2, 4, 3, 1];
 
-/// How long a call waits for a row that another transaction holds: that of a caller who claimed in its own.
-const PATIENCE_MILLIS: i32 = 1000;
+/// How a call treats a row that another transaction holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    millis: i32,
+    /// Whether the other commands are done all the same.
+    careful: bool,
+}
+
+impl Patience {
+    /// For commands that travel together: other calls of ours hold rows for no longer than a commit takes.
+    pub(crate) const SHORT: Self = Self { millis: 50, careful: false };
+    /// For the same when that was not enough: what is held is left out.
+    pub(crate) const CAREFUL: Self = Self { millis: 5, careful: true };
+    /// For whoever has nothing better to do than to wait.
+    pub(crate) const LONG: Self = Self { millis: 1000, careful: false };
+
+    pub(crate) fn of(patience: Duration) -> Self {
+        Self { millis: i32::try_from(patience.as_millis()).unwrap_or(i32::MAX), careful: false }
+    }
+
+    pub(crate) const fn millis(self) -> i32 {
+        self.millis
+    }
+}
+
+/// What was read of an answer; no answer when another transaction holds the record.
+pub(crate) type Read = Result<Option<Answer>, CodecError>;
 
 /// One call: what is asked, and with what.
 pub(crate) struct Call {
@@ -35,7 +61,7 @@ impl Call {
     /// The call for `commands`. `at` is the time in place of the server's, in tests.
     ///
     /// ORDER: within each function by id, so that two calls never wait for each other in a circle.
-    pub(crate) fn new(commands: &[Command], at: Option<i64>) -> Self {
+    pub(crate) fn new(commands: &[Command], patience: Patience, at: Option<i64>) -> Self {
         let mut call = Self { functions: 0, arguments: Vec::new(), places: Default::default() };
         for (at, command) in commands.iter().enumerate() {
             if let Some(function) = function_of(command) {
@@ -48,7 +74,8 @@ impl Call {
             places.sort_by_key(|at| commands[*at].id());
             call.functions |= 1 << function;
             call.arguments.extend(arguments(function, places.iter().map(|at| &commands[*at])));
-            call.arguments.push(argument(PATIENCE_MILLIS, Type::INT4));
+            call.arguments.push(argument(patience.millis, Type::INT4));
+            call.arguments.push(argument(patience.careful, Type::BOOL));
             call.arguments.extend(at.map(|at| argument(at, Type::INT8)));
         }
         call
@@ -56,10 +83,7 @@ impl Call {
 
     /// The answers of a call in the order of its commands. What a row holds about one record cannot spoil the answers
     /// about others.
-    pub(crate) fn answers(
-        &self,
-        rows: &[Row],
-    ) -> Result<Vec<Option<Result<Answer, CodecError>>>, CodecError> {
+    pub(crate) fn answers(&self, rows: &[Row]) -> Result<Vec<Option<Read>>, CodecError> {
         let count = self.places.iter().map(Vec::len).sum();
         let mut answers: Vec<_> = (0..count).map(|_| None).collect();
         for row in rows {
@@ -106,7 +130,7 @@ fn arguments<'c>(function: usize, commands: impl Iterator<Item = &'c Command>) -
 
 /// The text of a call of `functions` in `schema`, with `at` or without.
 pub(crate) fn text(schema: &str, functions: u8, has_at: bool) -> Arc<str> {
-    const COUNTS: [usize; 4] = [10, 5, 5, 18];
+    const COUNTS: [usize; 4] = [11, 6, 6, 19];
     let mut text = String::new();
     let mut next = 1;
     for (function, name) in
@@ -124,17 +148,20 @@ pub(crate) fn text(schema: &str, functions: u8, has_at: bool) -> Arc<str> {
     text.into()
 }
 
-/// What `command` is told.
+/// What `command` is told; `None` when another transaction holds its record.
 pub(crate) fn told(
     command: &Command,
-    answer: Option<Result<Answer, CodecError>>,
+    read: Option<Read>,
     doing: &'static str,
-) -> Result<Answer, StoreError> {
-    let answer = answer.unwrap_or(Err(CodecError::Damaged("no answer")));
-    let mut answer = answer.map_err(|error| StoreError::undecodable(error, doing))?;
+) -> Option<Result<Answer, StoreError>> {
+    let read = read.unwrap_or(Err(CodecError::Damaged("no answer")));
+    let mut answer = match read.transpose()? {
+        Ok(answer) => answer,
+        Err(error) => return Some(Err(StoreError::undecodable(error, doing))),
+    };
     if let (Command::Claim(claim), Answer::Claim(ClaimAnswer::Mismatch { rules })) = (command, &mut answer) {
         // The rules are named only when they are not those of the claim.
         rules.take_if(|rules| rules == claim.fingerprint.rules());
     }
-    Ok(answer)
+    Some(Ok(answer))
 }

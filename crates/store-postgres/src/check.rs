@@ -49,7 +49,7 @@ pub(crate) async fn facts(client: &Client, options: &Options) -> Result<Facts, O
         schema: None,
     };
     if row.get(6) {
-        let version = format!("SELECT version FROM {}.meta", options.schema);
+        let version = format!("SELECT version FROM {}.meta", options.quoted_schema());
         let found = client.query_typed(&version, &[]).await.map_err(failed)?;
         facts.schema = found.first().map(|row| row.get(0));
     }

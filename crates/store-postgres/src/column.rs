@@ -15,6 +15,9 @@ const FINGERPRINT_BYTES: usize = 33;
 /// How many bytes come before the head of a late outcome.
 const LATE_BYTES: usize = 12;
 
+/// How many bytes of a body stay in the row: `inline_max()` in `sql/`.
+const INLINE_MAX: usize = 1024;
+
 /// An outcome as its columns.
 #[derive(Debug, Clone)]
 pub(crate) struct OutcomeColumns {
@@ -43,6 +46,11 @@ impl OutcomeColumns {
             body_sum: body.as_deref().map(checksum),
             body,
         }
+    }
+
+    /// Whether the body is to lie in a partition.
+    pub(crate) fn is_too_large_for_its_row(&self) -> bool {
+        self.body.as_ref().is_some_and(|body| body.len() > INLINE_MAX)
     }
 
     pub(crate) fn read(self) -> Result<Outcome, CodecError> {
@@ -210,4 +218,17 @@ pub(crate) fn read_steps(
             Ok(Step { name, value: value.map(Bytes::from) })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_large_is_said_twice_and_the_same() {
+        let words = include_str!("../sql/v1/2-words.sql");
+        assert!(words.contains(&format!(
+            "inline_max() RETURNS integer LANGUAGE sql IMMUTABLE AS $$ SELECT {INLINE_MAX} $$"
+        )));
+    }
 }

@@ -6,6 +6,7 @@ use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
 use crate::arrays::{Blob, argument};
+use crate::batch::Patience;
 use crate::column::{self, OutcomeColumns};
 use crate::connect::Argument;
 
@@ -50,6 +51,15 @@ impl StateColumns {
     }
 }
 
+/// When those expire whose bodies are too large for their rows.
+pub(crate) fn dues_of_large(records: &[(RecordId, Record)]) -> Option<Argument> {
+    let states = records.iter().map(|(_, record)| StateColumns::of(&record.state));
+    let is_large =
+        |state: &StateColumns| state.outcome.as_ref().is_some_and(OutcomeColumns::is_too_large_for_its_row);
+    let dues: Vec<i64> = states.filter(is_large).map(|state| state.due_at).collect();
+    (!dues.is_empty()).then(|| argument(dues, Type::INT8_ARRAY))
+}
+
 /// The arguments of `import`: one array for each column, and all steps one after the other.
 pub(crate) fn arguments(records: &[&(RecordId, Record)]) -> Vec<Argument> {
     let states: Vec<_> = records.iter().map(|(_, record)| StateColumns::of(&record.state)).collect();
@@ -84,6 +94,7 @@ pub(crate) fn arguments(records: &[&(RecordId, Record)]) -> Vec<Argument> {
         each(records, Type::INT4_ARRAY, |(_, record)| i32::try_from(record.steps.len()).unwrap_or(i32::MAX)),
         argument(names, Type::TEXT_ARRAY),
         argument(values, Type::BYTEA_ARRAY),
+        argument(Patience::LONG.millis(), Type::INT4),
     ]
 }
 

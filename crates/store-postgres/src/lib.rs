@@ -28,22 +28,33 @@
 //! | what | for what |
 //! |---|---|
 //! | `records` | one narrow row for each record; `mark` is a hash over it, by which damage is told from absence |
-//! | `bodies` | bodies over 1 KiB, in partitions by the day of expiry (by thirty days beyond sixty), dropped whole when it is over |
+//! | `bodies` | bodies over 1 KiB, in partitions by the day of expiry (by thirty days beyond sixty), dropped whole when it is over; those of a day that has no partition yet stay in their rows, while the store makes it in a transaction of its own |
 //! | `fences` | a sequence: a grant gets the larger of it and the stored fence + 1; an import raises it |
 //! | `waiting` | who waits for a change of which record (unlogged: waiters also look for themselves) |
 //! | `audit` | what operators resolved, for 90 days |
 //! | `meta` | the version of the schema, and the secret of the keyed hashes |
 //!
 //! The functions in `sql/` answer as `onlyonce_core::transition` answers. A claim first reads without a lock, which is
-//! enough for replays and for busy keys; new keys of a batch are inserted by one statement; what has to be written over
-//! is locked row by row, in the order of the ids, and the clock is read after the lock. Time is the server's
-//! `clock_timestamp()`, so hosts with skewed clocks agree.
+//! enough for replays and for busy keys; new keys of a batch are inserted by one statement, and what is in flight is
+//! completed by one; what else has to be written over is locked row by row, in the order of the ids, and the clock is
+//! read after the lock. Time is the server's `clock_timestamp()`, so hosts with skewed clocks agree.
+//!
+//! [`stats`](onlyonce_core::Store::stats) reads at most 5,000 pages of `records`, spread over all of them: its counts
+//! are exact up to about a hundred thousand records and estimates beyond. A damaged record makes a
+//! [`list`](onlyonce_core::Store::list) fail with an error that names it; go on after its id.
 //!
 //! # How commands travel
 //!
 //! Claims, completions, renewals and releases that wait at the same moment travel as one call and one commit (see
 //! `lanes`); a lone one leaves at once. A deadlock or a serialization failure undoes a whole call, which is then sent
 //! again. No call is more than one statement, so a caller that vanishes never leaves a connection inside a transaction.
+//!
+//! A row that another transaction holds (a `claim_in` that has not ended) holds up nobody but who asks for that record:
+//! after 50 ms everything else in the call is done without it, and its own command waits on one of two connections that
+//! are there for that, for a second. Then a claim is answered Busy, and any other command fails and may be repeated.
+//!
+//! Besides `connections`, a process opens up to two connections for reads, verdicts and sweeps, two for records that
+//! others hold, and one that listens, each when it is first needed.
 //!
 //! With `pooler=transaction` in the URL, statements are unnamed and nothing rests on the session, as `PgBouncer` in
 //! transaction mode needs it; waiters then look for themselves every 100 ms.

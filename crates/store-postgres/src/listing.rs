@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use onlyonce_core::record::StateKind;
+use onlyonce_core::record::codec::CodecError;
 use onlyonce_core::scope::RECORD_ID_VERSION;
 use onlyonce_core::store::{Listing, Page};
 use onlyonce_core::transition::view;
@@ -65,10 +66,9 @@ fn range(digits: &str) -> Option<(Vec<u8>, Vec<u8>)> {
 
 /// Adds to `page` what is asked for among `rows`. `Some` is where to go on reading: the page is not full yet.
 pub(crate) fn fill(page: &mut Page, rows: &[Row], listing: &Listing) -> Result<Option<RecordId>, StoreError> {
-    let undecodable = |error| StoreError::undecodable(error, "listing records");
     let mut last = None;
     for row in rows {
-        let (id, record, now) = row::record(row).map_err(undecodable)?;
+        let (id, record, now) = row::record(row).map_err(|error| undecodable(row, error))?;
         let seen = view(record.as_ref(), now).map(Cow::into_owned);
         // The scope is in the id, in a way that only the core reads.
         if let Some(record) = seen.filter(|record| listing.wants(&id, record)) {
@@ -81,6 +81,15 @@ pub(crate) fn fill(page: &mut Page, rows: &[Row], listing: &Listing) -> Result<O
         last = Some(id);
     }
     Ok(last.filter(|_| rows.len() > listing.page_size()))
+}
+
+/// The failure of a page. It names the record, so that someone can look at it and go on after it.
+fn undecodable(row: &Row, error: CodecError) -> StoreError {
+    let failure = StoreError::undecodable(error, "listing records");
+    match row::get(row, "id").and_then(column::read_id) {
+        Ok(id) => StoreError::new(failure.kind(), "listing records").because(format!("record {id}: {error}")),
+        Err(_) => failure,
+    }
 }
 
 #[cfg(test)]

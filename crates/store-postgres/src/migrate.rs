@@ -39,7 +39,7 @@ pub async fn migrate(options: &Options) -> Result<Migrated, OpenError> {
     check::facts(connection.client(), options).await?.refuse_unsafe()?;
     let failed =
         |error| OpenError::new(OpenErrorKind::Schema, "the schema cannot be migrated").because(error);
-    let schema = &options.schema;
+    let (schema, quoted) = (&options.schema, options.quoted_schema());
     let transaction = connection.client().transaction().await.map_err(failed)?;
     let guard = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
     let name = format!("{schema} migrate");
@@ -55,11 +55,11 @@ pub async fn migrate(options: &Options) -> Result<Migrated, OpenError> {
         let exists = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
         let found = transaction.query_typed(exists, &[(schema, Type::TEXT)]).await.map_err(failed)?;
         if found.is_empty() {
-            transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await.map_err(failed)?;
+            transaction.batch_execute(&format!("CREATE SCHEMA {quoted}")).await.map_err(failed)?;
         }
     }
     // The functions keep this path: whoever calls them cannot put other tables under their names.
-    let path = format!("SET LOCAL search_path = {schema}, pg_temp");
+    let path = format!("SET LOCAL search_path = {quoted}, pg_temp");
     transaction.batch_execute(&path).await.map_err(failed)?;
     let done = usize::try_from(from.unwrap_or(0)).unwrap_or_default();
     let parts: Vec<&'static str> =

@@ -69,6 +69,12 @@ impl Options {
         Ok(options)
     }
 
+    /// The schema as it is written in a statement: also `user` and `select` are names.
+    pub(crate) fn quoted_schema(&self) -> String {
+        // Nothing that could end the quotes is in a checked name.
+        format!("\"{}\"", self.schema)
+    }
+
     /// Takes a parameter of our own; `false` when it is not one.
     fn take(&mut self, name: &str, value: &str) -> Result<bool, OpenError> {
         match (name, value) {

@@ -12,34 +12,31 @@ use onlyonce_core::transition::{
     EraseAnswer, RecordStep, Release, ReleaseAnswer, Renew, RenewAnswer, Resolve, ResolveAnswer, StepAnswer,
 };
 use onlyonce_core::{Clock, Record, RecordId, Secret, Store, StoreError, StoreErrorKind};
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::arrays::argument;
 use crate::calls;
-use crate::connect::{Argument, Connector};
+use crate::connect::Connector;
 use crate::error::OpenError;
-use crate::lanes::{self, Job, Queue, Rank};
+use crate::lanes::{self, Rank};
 use crate::options::Options;
-use crate::shared::Shared;
+use crate::shared::{Shared, Tail, closed};
 use crate::watch;
 
 /// How many connections carry what does not travel in batches: reads, verdicts, sweeps.
 const SIDE_LANES: usize = 2;
+/// How many wait for the transactions of others. Connected when there is something to wait for.
+const PATIENT_LANES: usize = 2;
+/// How many pages of records are read to count them: as much as is read in a tenth of a second or so.
+const STATS_PAGES_MAX: i64 = 5000;
 
 /// Records in `PostgreSQL`, shared by every process that opens the same URL.
 ///
 /// Opened inside a tokio runtime, on which its connections live; it may be used from any other.
 pub struct PostgresStore {
-    shared: Arc<Shared>,
-    /// Claims, completions, renewals, releases.
-    commands: Arc<Queue>,
-    /// Everything else.
-    calls: Arc<Queue>,
-    runtime: Handle,
+    pub(crate) shared: Arc<Shared>,
     /// Hears what other processes change. Started by the first who waits.
     ear: OnceLock<JoinHandle<()>>,
 }
@@ -61,28 +58,25 @@ impl PostgresStore {
         let shared = Arc::new(Shared::new(Connector::new(options)?, clock));
         // What is wrong is said now and not with the first request.
         let first = shared.connect().await?;
-        let (commands, calls) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
         let mut first = Some(first);
         for number in 0..lanes {
-            let (shared, commands) = (Arc::clone(&shared), Arc::clone(&commands));
-            tokio::spawn(lanes::run(shared, commands, first.take(), Rank::of(number)));
+            let commands = Arc::clone(&shared.commands);
+            tokio::spawn(lanes::run(Arc::clone(&shared), commands, first.take(), Rank::of(number)));
         }
         for _ in 0..SIDE_LANES {
-            tokio::spawn(lanes::run(Arc::clone(&shared), Arc::clone(&calls), None, Rank::First));
+            tokio::spawn(lanes::run(Arc::clone(&shared), Arc::clone(&shared.calls), None, Rank::First));
         }
-        Ok(Self { shared, commands, calls, runtime: Handle::current(), ear: OnceLock::new() })
-    }
-
-    /// Where the functions are, and the time to be sent to them, in tests.
-    pub(crate) fn place(&self) -> (&str, Option<i64>) {
-        (self.shared.schema(), self.shared.at())
+        for _ in 0..PATIENT_LANES {
+            tokio::spawn(lanes::run_patiently(Arc::clone(&shared)));
+        }
+        Ok(Self { shared, ear: OnceLock::new() })
     }
 
     /// Sends one command with whatever else waits.
     async fn run<A>(&self, command: Command, of: fn(Answer) -> Option<A>) -> Result<A, StoreError> {
         let doing = lanes::doing_of(&command);
         let (reply, answer) = oneshot::channel();
-        self.commands.push(Job::Command(command, reply))?;
+        self.shared.push(command, reply)?;
         let answer = answer.await.map_err(|_| closed(doing))??;
         of(answer).ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, doing))
     }
@@ -106,7 +100,7 @@ impl PostgresStore {
             for (at, command) in now {
                 let doing = lanes::doing_of(&command);
                 let (reply, answer) = oneshot::channel();
-                match self.commands.push(Job::Command(command, reply)) {
+                match self.shared.push(command, reply) {
                     Ok(()) => waiting.push((at, doing, answer)),
                     Err(error) => answers[at] = Some(Err(error)),
                 }
@@ -121,21 +115,6 @@ impl PostgresStore {
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect())
     }
 
-    /// Calls one function on a task of its own: dropping the future cancels nothing.
-    async fn call(
-        &self,
-        function: &str,
-        mut arguments: Vec<Argument>,
-        has_clock: bool,
-        doing: &'static str,
-    ) -> Result<Vec<Row>, StoreError> {
-        arguments.extend(self.shared.at().filter(|_| has_clock).map(|at| argument(at, Type::INT8)));
-        let text = calls::text(self.shared.schema(), function, arguments.len());
-        let (reply, answer) = oneshot::channel();
-        self.calls.push(Job::Call(text, arguments, doing, reply))?;
-        answer.await.map_err(|_| closed(doing))?
-    }
-
     async fn take_in(&self, records: &[(RecordId, Record)]) -> Result<Imported, StoreError> {
         const DOING: &str = "taking in records";
         check_import(records)?;
@@ -145,12 +124,15 @@ impl PostgresStore {
         };
         // ORDER: the source is raised before a record can be seen, so that no grant in between is lower.
         let floor = argument(crate::column::fence(floor), Type::INT8);
-        self.call("raise_fences", vec![floor], false, DOING).await?;
+        self.shared.call("raise_fences", vec![floor], Tail::Nothing, DOING).await?;
+        if let Some(dues) = crate::import::dues_of_large(records) {
+            self.shared.call("make_days", vec![dues], Tail::Clock, DOING).await?;
+        }
         let mut left: Vec<&(RecordId, Record)> = records.iter().collect();
         while !left.is_empty() {
             let (now, later) = calls::first_of_each(left, |(id, _)| *id);
             left = later;
-            let rows = self.call("import", crate::import::arguments(&now), true, DOING).await?;
+            let rows = self.shared.call("import", crate::import::arguments(&now), Tail::Clock, DOING).await?;
             let taken = calls::taken(&rows)?;
             imported.taken += taken;
             imported.left += now.len() - taken;
@@ -165,24 +147,19 @@ impl PostgresStore {
         let watch = watch::watch(&self.shared, id);
         if !self.shared.connector().options().pooler {
             let shared = Arc::clone(&self.shared);
-            self.ear.get_or_init(|| self.runtime.spawn(watch::listen(shared)));
-            // Who cannot register looks again by itself.
-            let _ = self.call("wait_for", watch::registration(id), true, "waiting for a record").await;
+            self.ear.get_or_init(|| self.shared.runtime.spawn(watch::listen(shared)));
+            // Who cannot register, or not soon, looks again by itself.
+            let registering =
+                self.shared.call("wait_for", watch::registration(id), Tail::Clock, "waiting for a record");
+            let _ = tokio::time::timeout(watch::REGISTER_WITHIN, registering).await;
         }
         watch
     }
 }
 
-fn closed(doing: &'static str) -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, doing)
-        .because("the runtime of the store has ended")
-        .with_unknown_outcome()
-}
-
 impl Drop for PostgresStore {
     fn drop(&mut self) {
-        self.commands.close();
-        self.calls.close();
+        self.shared.close();
         if let Some(ear) = self.ear.get() {
             ear.abort();
         }
@@ -223,7 +200,10 @@ impl Store for PostgresStore {
     fn abandon<'a>(&'a self, abandon: &'a Abandon) -> StoreFuture<'a, AbandonAnswer> {
         Box::pin(async move {
             const DOING: &str = "abandoning a record";
-            let rows = self.call("abandon", calls::token(&abandon.token), true, DOING).await?;
+            let rows = self
+                .shared
+                .call("abandon", calls::token(&abandon.token), Tail::Row(&abandon.token.id), DOING)
+                .await?;
             self.shared.watches.wake(&abandon.token.id);
             calls::abandoned(&rows, DOING)
         })
@@ -232,7 +212,8 @@ impl Store for PostgresStore {
     fn record_step<'a>(&'a self, step: &'a RecordStep) -> StoreFuture<'a, StepAnswer> {
         Box::pin(async move {
             const DOING: &str = "recording a step";
-            let rows = self.call("record_step", calls::step(step), true, DOING).await?;
+            let rows =
+                self.shared.call("record_step", calls::step(step), Tail::Row(&step.token.id), DOING).await?;
             calls::stepped(&rows, DOING)
         })
     }
@@ -256,7 +237,8 @@ impl Store for PostgresStore {
     fn resolve<'a>(&'a self, resolve: &'a Resolve) -> StoreFuture<'a, ResolveAnswer> {
         Box::pin(async move {
             const DOING: &str = "resolving a record";
-            let rows = self.call("resolve", calls::resolve(resolve), true, DOING).await?;
+            let rows =
+                self.shared.call("resolve", calls::resolve(resolve), Tail::Row(&resolve.id), DOING).await?;
             self.shared.watches.wake(&resolve.id);
             calls::resolved(&rows, DOING)
         })
@@ -265,7 +247,8 @@ impl Store for PostgresStore {
     fn erase<'a>(&'a self, erase: &'a Erase) -> StoreFuture<'a, EraseAnswer> {
         Box::pin(async move {
             const DOING: &str = "erasing a record";
-            let rows = self.call("erase", vec![calls::id(&erase.id)], true, DOING).await?;
+            let rows =
+                self.shared.call("erase", vec![calls::id(&erase.id)], Tail::Row(&erase.id), DOING).await?;
             self.shared.watches.wake(&erase.id);
             calls::erased(&rows, DOING)
         })
@@ -274,7 +257,7 @@ impl Store for PostgresStore {
     fn lookup<'a>(&'a self, id: &'a RecordId) -> StoreFuture<'a, Option<Record>> {
         Box::pin(async move {
             const DOING: &str = "looking a record up";
-            let rows = self.call("lookup", vec![calls::id(id)], true, DOING).await?;
+            let rows = self.shared.call("lookup", vec![calls::id(id)], Tail::Clock, DOING).await?;
             calls::looked_up(&rows, DOING)
         })
     }
@@ -284,7 +267,7 @@ impl Store for PostgresStore {
             let (mut page, mut after) = (Page::default(), listing.after);
             loop {
                 let arguments = crate::listing::arguments(listing, after);
-                let rows = self.call("list", arguments, true, "listing records").await?;
+                let rows = self.shared.call("list", arguments, Tail::Clock, "listing records").await?;
                 after = crate::listing::fill(&mut page, &rows, listing)?;
                 if after.is_none() {
                     return Ok(page);
@@ -297,10 +280,11 @@ impl Store for PostgresStore {
         Box::pin(async move {
             const DOING: &str = "sweeping";
             let budget = i32::try_from(budget.get()).unwrap_or(i32::MAX);
-            let rows = self.call("sweep", vec![argument(budget, Type::INT4)], true, DOING).await?;
+            let rows =
+                self.shared.call("sweep", vec![argument(budget, Type::INT4)], Tail::Clock, DOING).await?;
             let swept = calls::swept(&rows)?;
             if !swept.more {
-                self.call("drop_days", Vec::new(), true, DOING).await?;
+                self.shared.call("drop_days", Vec::new(), Tail::Clock, DOING).await?;
             }
             Ok(swept)
         })
@@ -308,7 +292,8 @@ impl Store for PostgresStore {
 
     fn stats(&self) -> StoreFuture<'_, Stats> {
         Box::pin(async move {
-            let rows = self.call("stats", Vec::new(), true, "counting records").await?;
+            let pages = argument(STATS_PAGES_MAX, Type::INT8);
+            let rows = self.shared.call("stats", vec![pages], Tail::Clock, "counting records").await?;
             calls::counted(&rows)
         })
     }
@@ -320,7 +305,8 @@ impl Store for PostgresStore {
     fn secret<'a>(&'a self, offered: &'a Secret) -> StoreFuture<'a, Secret> {
         Box::pin(async move {
             let offered = argument(offered.expose().to_vec(), Type::BYTEA);
-            let rows = self.call("keep_secret", vec![offered], false, "reading the secret").await?;
+            let rows =
+                self.shared.call("keep_secret", vec![offered], Tail::Nothing, "reading the secret").await?;
             calls::secret(&rows)
         })
     }

@@ -17,6 +17,8 @@ use crate::column::{self, OutcomeColumns};
 pub(crate) const STRANGE: CodecError = CodecError::Damaged("answer");
 /// The answer of every function about a record whose mark is not that of its columns.
 pub(crate) const DAMAGED: i16 = 9;
+/// The answer about a record that another transaction holds and that was not waited for.
+const HELD: i64 = 8;
 
 /// A column, by its place or name.
 pub(crate) fn get<'r, T: FromSql<'r>>(row: &'r Row, column: &str) -> Result<T, CodecError> {
@@ -71,13 +73,22 @@ pub(crate) fn place_of(row: &impl Answered) -> Result<(i64, usize), CodecError> 
     Ok((number(row, "kind")?, item.checked_sub(1).ok_or(STRANGE)?))
 }
 
-/// What one command of a batch is answered.
-pub(crate) fn answer(row: &impl Answered) -> Result<Answer, CodecError> {
+/// When a record expires whose body waits for its day to be made.
+pub(crate) fn missed_day(row: &impl Answered) -> Option<i64> {
+    let is_completion = number(row, "kind").is_ok_and(|kind| kind == 2);
+    row.number("until").ok().flatten().filter(|_| is_completion)
+}
+
+/// What one command of a batch is answered; `None` when another transaction holds its record.
+pub(crate) fn answer(row: &impl Answered) -> Result<Option<Answer>, CodecError> {
     let answer = number(row, "answer")?;
+    if answer == HELD {
+        return Ok(None);
+    }
     if answer == i64::from(DAMAGED) {
         return Err(CodecError::Damaged("mark"));
     }
-    match number(row, "kind")? {
+    let answer = match number(row, "kind")? {
         1 => claim(answer, row).map(Answer::Claim),
         2 => complete(answer, row).map(Answer::Complete),
         3 => match answer {
@@ -93,7 +104,8 @@ pub(crate) fn answer(row: &impl Answered) -> Result<Answer, CodecError> {
         }
         .map(Answer::Release),
         _ => Err(STRANGE),
-    }
+    };
+    answer.map(Some)
 }
 
 fn claim(answer: i64, row: &impl Answered) -> Result<ClaimAnswer, CodecError> {
@@ -119,7 +131,6 @@ fn claim(answer: i64, row: &impl Answered) -> Result<ClaimAnswer, CodecError> {
                 attempt: attempt()?,
                 age: at(row, "since")?.until(now),
                 left: now.until(expires_at),
-                expires_at,
             })
         }
         2 => ClaimAnswer::Busy(Busy { left: now.until(at(row, "until")?) }),

@@ -30,7 +30,6 @@ mod sqlx;
 use std::future::Future;
 use std::pin::Pin;
 
-use onlyonce_core::record::codec::CodecError;
 use onlyonce_core::transition::{Answer, Claim, ClaimAnswer, Command, Complete, CompleteAnswer};
 use onlyonce_core::{StoreError, StoreErrorKind};
 use tokio_postgres::types::{ToSql, Type};
@@ -40,7 +39,7 @@ use crate::batch;
 use crate::error::CallError;
 use crate::lanes::doing_of;
 use crate::postgres::PostgresStore;
-use crate::row;
+use crate::row::{self, Answered};
 
 /// A transaction of the caller's: one of tokio-postgres 0.7 and, with the feature `sqlx`, one of sqlx 0.9.
 ///
@@ -55,8 +54,9 @@ pub(crate) mod private {
 
     pub trait Sealed {}
 
-    /// What an answer comes as.
-    pub(crate) type Called<'t> = Pin<Box<dyn Future<Output = Result<Answer, StoreError>> + Send + 't>>;
+    /// What an answer comes as, with the time of expiry if the body waits for its day to be made.
+    pub(crate) type Called<'t> =
+        Pin<Box<dyn Future<Output = Result<(Answer, Option<i64>), StoreError>> + Send + 't>>;
 
     /// One command, and where its functions are.
     #[derive(Debug)]
@@ -79,9 +79,13 @@ impl Call<'_> {
         format!("SELECT * FROM {}.{name}({}{at})", self.schema, numbers.join(", "))
     }
 
-    /// What the command is told by `answer`.
-    pub(crate) fn told(&self, answer: Option<Result<Answer, CodecError>>) -> Result<Answer, StoreError> {
-        batch::told(&self.command, answer, doing_of(&self.command))
+    /// What the command is told by the row that came back.
+    pub(crate) fn told(&self, row: Option<&impl Answered>) -> Result<(Answer, Option<i64>), StoreError> {
+        let doing = doing_of(&self.command);
+        // INVARIANT: nobody is left out in a stranger's transaction, which waits.
+        let told = batch::told(&self.command, row.map(row::answer), doing)
+            .unwrap_or_else(|| Err(StoreError::undecodable(row::STRANGE, doing)))?;
+        Ok((told, row.and_then(row::missed_day)))
     }
 }
 
@@ -102,7 +106,7 @@ impl InTransaction for tokio_postgres::Transaction<'_> {
             // Unnamed, as a pooler in between needs it.
             let rows = self.query_typed(&call.text(), &typed).await;
             let rows = rows.map_err(|error| CallError::Failed(error).of(doing_of(&call.command)))?;
-            call.told(rows.first().map(row::answer))
+            call.told(rows.first())
         })
     }
 }
@@ -138,7 +142,12 @@ impl PostgresStore {
         transaction: &mut impl InTransaction,
         command: Command,
     ) -> Result<Answer, StoreError> {
-        let (schema, at) = self.place();
-        transaction.call(Call { schema, at, command }).await
+        let (schema, at) = (self.shared.quoted_schema(), self.shared.at());
+        let (answer, missed_day) = transaction.call(Call { schema, at, command }).await?;
+        if let Some(due_at) = missed_day {
+            // Not in that transaction: all who need the same partition would wait for it to end.
+            self.shared.make_day(due_at);
+        }
+        Ok(answer)
     }
 }

@@ -22,6 +22,8 @@ use crate::shared::Shared;
 const LOOK_AGAIN_TOLD: Duration = Duration::from_secs(1);
 /// How long a waiter sleeps at most while it would not: behind a pooler, or while the ear is deaf.
 const LOOK_AGAIN_UNTOLD: Duration = Duration::from_millis(100);
+/// How long registering may hold a waiter up: as long as it would sleep if it were not told.
+pub(crate) const REGISTER_WITHIN: Duration = LOOK_AGAIN_UNTOLD;
 /// How long a registration lasts.
 const REGISTERED_FOR: Duration = Duration::from_mins(1);
 /// How long the ear waits before it connects again, at first and at most.

@@ -12,7 +12,11 @@ mod time;
 mod unknown;
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 pub use operators::*;
 pub use outcome::*;
@@ -136,6 +140,29 @@ macro_rules! clause_table {
 #[expect(clippy::type_complexity, reason = "a name and a function")]
 pub fn clauses<F: Fixture>() -> Vec<(&'static str, fn(&F) -> Clause<'_>)> {
     crate::for_each_clause!([clause_table] F)
+}
+
+/// How many clauses run at a time: most of them wait for a server.
+const AT_A_TIME: usize = 4;
+
+/// Runs every clause against what they share, which takes longer to start than most clauses to run, and names all that
+/// failed. Those that come first start first: put the longest there.
+pub fn run_all<C: Fn() + Sync>(clauses: &[(&str, C)]) {
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while let Some((name, clause)) = clauses.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // What a clause has to say of its failure was printed by its panic.
+                    if catch_unwind(AssertUnwindSafe(clause)).is_err() {
+                        failed.lock().unwrap().push(*name);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{} of {} clauses failed: {failed:?}", failed.len(), clauses.len());
 }
 
 /// Not a clause of its own: all of them at once, by comparison with the state machine.

@@ -53,10 +53,11 @@ CREATE TABLE records (
 -- What is due: leases that pass and records that expire.
 CREATE INDEX records_due ON records (due_at);
 
--- Every completion leaves a dead row behind: clean up while it is little.
+-- Every completion leaves a dead row behind: clean up while it is little. Files are not made shorter, because that
+-- excludes everyone for a while.
 ALTER TABLE records SET (
     autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.2,
-    autovacuum_analyze_scale_factor = 0.05
+    autovacuum_analyze_scale_factor = 0.05, vacuum_truncate = off
 );
 
 -- Bodies that are too large for their row, by the day on which they expire: a day that is over is dropped whole.
@@ -103,7 +104,8 @@ CREATE TYPE terms AS (
 );
 
 -- What a command answers, in few types, so that every driver reads it. `kind`: 1 claim, 2 complete, 3 renew, 4
--- release; `item`: which of them in the call, from 1; `answer` 9: the record is damaged.
+-- release; `item`: which of them in the call, from 1; `answer` 9: the record is damaged; 8:
+-- another transaction has it and was not waited for.
 CREATE TYPE answer AS (
     kind            bigint,
     item            bigint,

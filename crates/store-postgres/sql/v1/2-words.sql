@@ -6,7 +6,8 @@ CREATE FUNCTION clock(at bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
 $$;
 
 -- How every command that writes begins. A commit that was answered must be on disk, whatever the server's default
--- is; a stronger setting is left alone. `patience` bounds the wait for a row that another transaction holds.
+-- is; a stronger setting is left alone. `patience` bounds the wait for a row that another transaction holds; without
+-- it the command is in a stranger's transaction, whose own settings hold.
 CREATE FUNCTION begin_command(patience integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF patience IS NOT NULL THEN
@@ -32,10 +33,10 @@ CREATE FUNCTION mark(
 $$;
 
 CREATE FUNCTION mark_of(r records) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT hash_record_extended(ROW(
+    SELECT mark(
         r.id, r.state, r.fence, r.attempt, r.owner, r.fingerprint, r.created_at, r.granted_at, r.run_until, r.due_at,
         r.since, r.retention, r.unknown_retention, r.remote, r.completed_by, r.content_version, r.kept, r.head,
-        r.body_sum, r.body_day, r.recovery_owner, r.recovery_until, r.late, r.step_names, r.step_values), 0)
+        r.body_sum, r.body_day, r.recovery_owner, r.recovery_until, r.late, r.step_names, r.step_values)
 $$;
 
 -- The body of a record, wherever it is.
@@ -58,24 +59,34 @@ CREATE FUNCTION day_of(due_at bigint, now bigint) RETURNS integer LANGUAGE sql I
         ELSE (due_at / 2592000000 + 1) * 30 END)::integer
 $$;
 
--- Makes the partition for bodies that expire on `day`, once. The parent is not locked against reads and writes.
--- As its owner: whoever may only call functions must still be able to complete on the first of a new day.
-CREATE FUNCTION make_day(day integer) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
-SET search_path FROM CURRENT AS $$
+-- The partition for a body that is too large for its row, when there is one. A body whose day has none stays in its
+-- row: no command makes a table, because it may be in a stranger's transaction, and all who need the same table would
+-- wait for that one to end. The store makes the day as soon as it was missed, in a transaction of its own.
+CREATE FUNCTION place_of(body bytea, due_at bigint, now bigint) RETURNS integer LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN octet_length(body) > inline_max() THEN
+        CASE WHEN to_regclass('bodies_' || day_of(due_at, now)) IS NOT NULL THEN day_of(due_at, now) END
+    END
+$$;
+
+-- Makes the partitions for bodies that expire at these times. The parent is not locked against reads and writes.
+-- As its owner: whoever may only call functions must still be able to make the day after tomorrow.
+CREATE FUNCTION make_days(dues bigint[], at bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT SET lock_timeout = '1s' AS $$
 DECLARE
-    name text := format('bodies_%s', day);
+    day integer;
+    name text;
 BEGIN
-    IF to_regclass(name) IS NOT NULL THEN
-        RETURN;
-    END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ' bodies', 0));
-    -- Not `to_regclass`: this session may remember from before the wait that the table was not there.
-    IF NOT EXISTS (
-        SELECT FROM pg_class c WHERE c.relname = name AND c.relnamespace = current_schema()::regnamespace
-    ) THEN
-        EXECUTE format('CREATE TABLE %I (LIKE bodies INCLUDING ALL)', name);
-        EXECUTE format('ALTER TABLE bodies ATTACH PARTITION %I FOR VALUES IN (%s)', name, day);
-    END IF;
+    FOR day IN SELECT DISTINCT day_of(d.due_at, clock(at)) FROM unnest(dues) AS d (due_at) LOOP
+        name := format('bodies_%s', day);
+        -- Not `to_regclass`: this session may remember from before the wait that the table was not there.
+        IF NOT EXISTS (
+            SELECT FROM pg_class c WHERE c.relname = name AND c.relnamespace = current_schema()::regnamespace
+        ) THEN
+            EXECUTE format('CREATE TABLE %I (LIKE bodies INCLUDING ALL)', name);
+            EXECUTE format('ALTER TABLE bodies ATTACH PARTITION %I FOR VALUES IN (%s)', name, day);
+        END IF;
+    END LOOP;
 END
 $$;
 
@@ -84,12 +95,13 @@ CREATE FUNCTION keep_body(r records, kept_body bytea, kept_sum integer, now bigi
 BEGIN
     r := drop_body(r);
     r.body_sum := kept_sum;
-    IF octet_length(kept_body) <= inline_max() THEN
+    r.body_day := place_of(kept_body, r.due_at, now);
+    IF r.body_day IS NULL THEN
         r.body := kept_body;
-    ELSIF kept_body IS NOT NULL THEN
-        r.body_day := day_of(r.due_at, now);
-        PERFORM make_day(r.body_day);
-        INSERT INTO bodies VALUES (r.body_day, r.fence, r.id, kept_body);
+    ELSE
+        -- One that is there already was left behind by a record that has been swept.
+        INSERT INTO bodies VALUES (r.body_day, r.fence, r.id, kept_body)
+        ON CONFLICT (day, fence, id) DO UPDATE SET body = excluded.body;
     END IF;
     RETURN r;
 END
@@ -107,7 +119,25 @@ BEGIN
 END
 $$;
 
--- Writes a row that was read and locked before.
+-- The row of a record, under its lock; a NULL id when there is none. `careful`: one that another transaction holds is
+-- not waited for, and is of state 8.
+CREATE FUNCTION take(asked_id bytea, careful boolean) RETURNS records LANGUAGE plpgsql AS $$
+DECLARE
+    r records;
+BEGIN
+    IF NOT careful THEN
+        SELECT * INTO r FROM records WHERE id = asked_id FOR UPDATE;
+        RETURN r;
+    END IF;
+    SELECT * INTO r FROM records WHERE id = asked_id FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND AND EXISTS (SELECT FROM records WHERE id = asked_id) THEN
+        r.state := 8;
+    END IF;
+    RETURN r;
+END
+$$;
+
+-- Writes a row that was taken before.
 CREATE FUNCTION put(r records) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE records SET
@@ -122,11 +152,19 @@ BEGIN
 END
 $$;
 
--- Tells whoever waits for one of `changed`. Only then: a commit that notifies excludes all others that do.
-CREATE FUNCTION wake(changed bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+-- Writes a row in a way that whoever waits for it must hear of.
+CREATE FUNCTION put_and_wake(r records, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM put(r);
+    PERFORM wake(ARRAY[r.id], now);
+END
+$$;
+
+-- Tells whoever still waits for one of `changed`. Only then: a commit that notifies excludes all others that do.
+CREATE FUNCTION wake(changed bytea[], now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_notify('onlyonce.' || current_schema(), encode(w.id, 'hex'))
-    FROM waiting w WHERE w.id = ANY (changed);
+    FROM waiting w WHERE w.id = ANY (changed) AND w.until > now;
 END
 $$;
 

@@ -1,11 +1,12 @@
 -- `complete`: records the outcome. Answers as `transition/holder.rs` does.
 --
--- Answers: 0 completed, 1 already, 2 late, 3 alarm, 4 fenced, 9 damaged. A stored body
--- is handed back where an answer rests on it, so that the caller can check it.
+-- Answers: 0 completed, 1 already, 2 late, 3 alarm, 4 fenced, 8 another transaction has it, 9 damaged. A stored body
+-- is handed back where an answer rests on it, so that the caller can check it. `until` is when the record expires, if
+-- its body had to stay in the row because that day has no partition yet.
 
 CREATE FUNCTION complete_one(
     asked_id bytea, asked_owner uuid, asked_fence bigint, asked_retention bigint, asked_version integer,
-    asked_kept smallint, asked_head bytea, asked_sum integer, asked_body bytea, at bigint
+    asked_kept smallint, asked_head bytea, asked_sum integer, asked_body bytea, careful boolean, at bigint
 ) RETURNS answer LANGUAGE plpgsql AS $$
 DECLARE
     r records;
@@ -13,10 +14,12 @@ DECLARE
     now bigint;
     stored bytea;
 BEGIN
-    SELECT * INTO r FROM records WHERE id = asked_id FOR UPDATE;
+    r := take(asked_id, careful);
     a.kind := 2;
     now := clock(at);
-    IF NOT FOUND THEN
+    IF r.state = 8 THEN
+        a.answer := 8;
+    ELSIF r.id IS NULL THEN
         a.answer := 4;
     ELSIF r.mark <> mark_of(r) THEN
         a.answer := 9;
@@ -32,9 +35,10 @@ BEGIN
         r.head := asked_head;
         r.recovery_owner := NULL;
         r.recovery_until := NULL;
-        PERFORM put(keep_body(r, asked_body, asked_sum, now));
-        PERFORM wake(ARRAY[asked_id]);
+        r := keep_body(r, asked_body, asked_sum, now);
+        PERFORM put_and_wake(r, now);
         a.answer := 0;
+        a.until := missed_day(asked_body, r.body_day, r.due_at);
     ELSE
         stored := body_of(r);
         IF (r.content_version = asked_version AND r.kept = asked_kept AND r.head = asked_head
@@ -57,10 +61,17 @@ BEGIN
 END
 $$;
 
--- Many completions, of different records and in the order of their ids.
+-- When a record expires whose body should lie in a partition and does not.
+CREATE FUNCTION missed_day(body bytea, body_day integer, due_at bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN body_day IS NULL AND octet_length(body) > inline_max() THEN due_at END
+$$;
+
+-- Many completions, of different records and in the order of their ids, so that two calls cannot wait for each other.
+-- `careful`: what another transaction holds is answered 8, and the others are not held up.
 CREATE FUNCTION complete(
     ids bytea[], owners uuid[], asked_fences bigint[], retentions bigint[], versions integer[], kepts smallint[],
-    heads bytea[], sums integer[], asked_bodies bytea[], patience integer DEFAULT NULL, at bigint DEFAULT NULL
+    heads bytea[], sums integer[], asked_bodies bytea[], patience integer DEFAULT NULL,
+    careful boolean DEFAULT false, at bigint DEFAULT NULL
 ) RETURNS SETOF answer LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
@@ -68,59 +79,56 @@ DECLARE
     now bigint;
     done bigint[];
     done_ids bytea[];
-    days integer[];
+    missed bigint[];
+    is_placed boolean;
     a answer;
 BEGIN
     PERFORM begin_command(patience);
-    -- In one order, so that two calls cannot wait for each other; and before the clock is read.
-    PERFORM 1 FROM unnest(ids) WITH ORDINALITY AS i (id, position) JOIN records r ON r.id = i.id
-        ORDER BY i.position FOR UPDATE OF r;
-    now := clock(at);
-    WITH written AS (
-        UPDATE records r SET
-            state = 1, completed_by = 0, since = now, due_at = now + coalesce(i.retention, r.retention),
-            content_version = i.content_version, kept = i.kept, head = i.head, body_sum = i.sum,
-            recovery_owner = NULL, recovery_until = NULL,
-            body = CASE WHEN i.large IS NULL THEN i.body END,
-            body_day = i.large * day_of(now + coalesce(i.retention, r.retention), now),
-            mark = mark(
-                r.id, 1::smallint, r.fence, r.attempt, r.owner, r.fingerprint, r.created_at, r.granted_at,
-                r.run_until, now + coalesce(i.retention, r.retention), now, r.retention, r.unknown_retention,
-                r.remote, 0::smallint, i.content_version, i.kept, i.head, i.sum,
-                i.large * day_of(now + coalesce(i.retention, r.retention), now),
-                NULL, NULL, r.late, r.step_names, r.step_values)
-        FROM (
-            SELECT n.*, CASE WHEN octet_length(n.body) > inline_max() THEN 1 END AS large
+    IF NOT careful THEN
+        -- What is in flight may be completed at any time, so no guard here rests on the clock, and it may be read
+        -- before the rows are locked: it is when the caller asked.
+        now := clock(at);
+        WITH written AS (
+            UPDATE records r SET
+                state = 1, completed_by = 0, since = now, due_at = now + coalesce(i.retention, r.retention),
+                content_version = i.content_version, kept = i.kept, head = i.head, body_sum = i.sum,
+                body = CASE WHEN place_of(i.body, now + coalesce(i.retention, r.retention), now) IS NULL THEN i.body END,
+                body_day = place_of(i.body, now + coalesce(i.retention, r.retention), now),
+                mark = mark(
+                    r.id, 1::smallint, r.fence, r.attempt, r.owner, r.fingerprint, r.created_at, r.granted_at,
+                    r.run_until, now + coalesce(i.retention, r.retention), now, r.retention, r.unknown_retention,
+                    r.remote, 0::smallint, i.content_version, i.kept, i.head, i.sum,
+                    place_of(i.body, now + coalesce(i.retention, r.retention), now),
+                    r.recovery_owner, r.recovery_until, r.late, r.step_names, r.step_values)
             FROM unnest(ids, owners, asked_fences, retentions, versions, kepts, heads, sums, asked_bodies)
-                WITH ORDINALITY AS n (id, owner, fence, retention, content_version, kept, head, sum, body, item)
-        ) AS i
-        WHERE r.id = i.id AND r.owner = i.owner AND r.fence = i.fence
-            AND (r.state = 0 OR (r.state = 3 AND r.due_at > now)) AND r.mark = mark_of(r)
-        RETURNING r.id, i.item, r.body_day
-    )
-    SELECT array_agg(w.item), array_agg(w.id), array_agg(DISTINCT w.body_day) FILTER (WHERE w.body_day IS NOT NULL)
-    INTO done, done_ids, days FROM written w;
+                WITH ORDINALITY AS i (id, owner, fence, retention, content_version, kept, head, sum, body, item)
+            WHERE r.id = i.id AND r.owner = i.owner AND r.fence = i.fence AND r.state = 0 AND r.mark = mark_of(r)
+            RETURNING r.id, i.item, r.body_day, missed_day(i.body, r.body_day, r.due_at) AS missed
+        )
+        SELECT array_agg(w.item), array_agg(w.id), array_agg(w.missed), bool_or(w.body_day IS NOT NULL)
+        INTO done, done_ids, missed, is_placed FROM written w;
+    END IF;
     IF done IS NOT NULL THEN
-        IF days IS NOT NULL THEN
-            PERFORM make_day(d.day) FROM unnest(days) AS d (day) ORDER BY d.day;
+        IF is_placed THEN
             INSERT INTO bodies
             SELECT r.body_day, r.fence, r.id, i.body
             FROM unnest(ids, asked_bodies) AS i (id, body) JOIN records r ON r.id = i.id
-            WHERE octet_length(i.body) > inline_max() AND i.id = ANY (done_ids);
+            WHERE r.body_day IS NOT NULL AND i.id = ANY (done_ids)
+            ON CONFLICT (day, fence, id) DO UPDATE SET body = excluded.body;
         END IF;
-        PERFORM wake(done_ids);
+        PERFORM wake(done_ids, now);
         RETURN QUERY
             SELECT 2::bigint, i.item, 0::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
-                NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::bytea,
-                NULL::text[], NULL::bytea[]
-            FROM unnest(done) AS i (item);
+                i.missed, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea,
+                NULL::bytea, NULL::text[], NULL::bytea[]
+            FROM unnest(done, missed) AS i (item, missed);
     END IF;
-    IF coalesce(cardinality(done), 0) < cardinality(ids) THEN
+    IF done IS NULL OR cardinality(done) < cardinality(ids) THEN
         FOR n IN 1 .. cardinality(ids) LOOP
             CONTINUE WHEN n = ANY (done);
             a := complete_one(
                 ids[n], owners[n], asked_fences[n], retentions[n], versions[n], kepts[n], heads[n], sums[n],
-                asked_bodies[n], at);
+                asked_bodies[n], careful, at);
             a.item := n;
             RETURN NEXT a;
         END LOOP;

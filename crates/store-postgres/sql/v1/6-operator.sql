@@ -5,7 +5,7 @@
 -- 6 absent, 9 damaged.
 CREATE FUNCTION resolve(
     asked_id bytea, asked_fence bigint, verdict smallint, asked_version integer, asked_kept smallint, asked_head bytea,
-    asked_sum integer, asked_body bytea, actor text, at bigint DEFAULT NULL,
+    asked_sum integer, asked_body bytea, actor text, patience integer DEFAULT NULL, at bigint DEFAULT NULL,
     OUT answer smallint, OUT state smallint, OUT fence bigint, OUT "left" bigint, OUT kept smallint,
     OUT body_sum integer, OUT body bytea
 ) LANGUAGE plpgsql
@@ -14,10 +14,10 @@ DECLARE
     r records;
     now bigint;
 BEGIN
-    PERFORM begin_command(NULL);
-    SELECT * INTO r FROM records AS stored WHERE stored.id = asked_id FOR UPDATE;
+    PERFORM begin_command(patience);
+    r := take(asked_id, false);
     now := clock(at);
-    IF NOT FOUND OR (r.mark = mark_of(r) AND r.state <> 0 AND r.due_at <= now) THEN
+    IF r.id IS NULL OR (r.mark = mark_of(r) AND r.state <> 0 AND r.due_at <= now) THEN
         answer := 6;
         RETURN;
     ELSIF r.mark <> mark_of(r) THEN
@@ -67,10 +67,9 @@ BEGIN
     END IF;
     r.recovery_owner := NULL;
     r.recovery_until := NULL;
-    PERFORM put(r);
+    PERFORM put_and_wake(r, now);
     INSERT INTO audit VALUES (now, r.id, r.fence, actor, (
         ARRAY['executed', 'not executed', 'not executed, by force', 'still unknown'])[verdict + 1]);
-    PERFORM wake(ARRAY[r.id]);
 END
 $$;
 
@@ -100,16 +99,17 @@ END
 $$;
 
 -- Answers: 0 erased, 1 in flight, 2 absent, 9 damaged.
-CREATE FUNCTION erase(asked_id bytea, at bigint DEFAULT NULL) RETURNS smallint LANGUAGE plpgsql
+CREATE FUNCTION erase(asked_id bytea, patience integer DEFAULT NULL, at bigint DEFAULT NULL) RETURNS smallint
+LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     r records;
     now bigint;
 BEGIN
-    PERFORM begin_command(NULL);
-    SELECT * INTO r FROM records WHERE id = asked_id FOR UPDATE;
+    PERFORM begin_command(patience);
+    r := take(asked_id, false);
     now := clock(at);
-    IF NOT FOUND THEN
+    IF r.id IS NULL THEN
         RETURN 2;
     ELSIF r.mark <> mark_of(r) THEN
         RETURN 9;
@@ -130,8 +130,7 @@ BEGIN
     IF r.step_names IS NOT NULL THEN
         r.step_values := array_fill(NULL::bytea, ARRAY[cardinality(r.step_names)]);
     END IF;
-    PERFORM put(r);
-    PERFORM wake(ARRAY[r.id]);
+    PERFORM put_and_wake(r, now);
     RETURN 0;
 END
 $$;

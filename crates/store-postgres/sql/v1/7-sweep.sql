@@ -9,8 +9,6 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     now bigint := clock(at);
     due bytea[];
-    gone bytea[];
-    lapsed bytea[];
 BEGIN
     removed := 0;
     made_unknown := 0;
@@ -24,15 +22,10 @@ BEGIN
         SELECT r.id FROM records r WHERE r.due_at <= now AND r.mark = mark_of(r)
         ORDER BY r.due_at LIMIT budget FOR UPDATE SKIP LOCKED
     ) AS d;
-    IF due IS NULL THEN
-        DELETE FROM waiting w WHERE w.until <= now;
-        DELETE FROM audit a WHERE a.at < now - 7776000000; -- 90 days
-        RETURN;
-    END IF;
     WITH deleted AS (
         DELETE FROM records r USING unnest(due) AS d (id)
         WHERE r.id = d.id AND r.state <> 0 AND r.due_at <= now RETURNING r.id
-    ) SELECT array_agg(d.id) INTO gone FROM deleted d;
+    ) SELECT count(*) INTO removed FROM deleted d;
     WITH changed AS (
         UPDATE records r SET state = 3, since = r.due_at, due_at = now + r.unknown_retention, mark = mark(
                 r.id, 3::smallint, r.fence, r.attempt, r.owner, r.fingerprint, r.created_at, r.granted_at,
@@ -41,11 +34,9 @@ BEGIN
                 r.recovery_until, r.late, r.step_names, r.step_values)
         FROM unnest(due) AS d (id)
         WHERE r.id = d.id AND r.state = 0 AND r.due_at <= now RETURNING r.id
-    ) SELECT array_agg(c.id) INTO lapsed FROM changed c;
-    removed := coalesce(cardinality(gone), 0);
-    made_unknown := coalesce(cardinality(lapsed), 0);
-    PERFORM wake(due);
-    more := cardinality(due) >= budget;
+    ) SELECT count(*) INTO made_unknown FROM changed c;
+    PERFORM wake(due, now);
+    more := coalesce(cardinality(due) >= budget, false);
     IF NOT more THEN
         DELETE FROM waiting w WHERE w.until <= now;
         DELETE FROM audit a WHERE a.at < now - 7776000000; -- 90 days
@@ -53,9 +44,10 @@ BEGIN
 END
 $$;
 
--- Drops the bodies of days that are over. Waits for nobody for long: what cannot be dropped now is dropped later.
+-- Drops the bodies of days that are over. Waits for nobody for long, because all who need a body wait behind it: what
+-- cannot be dropped now is dropped later.
 CREATE FUNCTION drop_days(at bigint DEFAULT NULL) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
-SET search_path FROM CURRENT SET lock_timeout = '100ms' AS $$
+SET search_path FROM CURRENT SET lock_timeout = '20ms' AS $$
 DECLARE
     today integer := (clock(at) / 86400000)::integer;
     name text;

@@ -31,20 +31,30 @@ CREATE TYPE stored AS (
     now               bigint
 );
 
-CREATE FUNCTION stored_of(r records, now bigint) RETURNS stored LANGUAGE plpgsql STABLE AS $$
+-- STABLE, so that the body is of the same moment as the row. Only a whole day of bodies can go in between, and then
+-- the record expires as well: it is shown as of now.
+CREATE FUNCTION stored_of(r records, read_at bigint, at bigint) RETURNS stored LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    body bytea;
 BEGIN
+    IF r.state = 0 OR r.due_at > read_at THEN
+        body := body_of(r);
+        IF body IS NULL AND r.body_day IS NOT NULL THEN
+            read_at := clock(at);
+        END IF;
+    END IF;
     RETURN ROW(
         r.id, r.owner, r.fence, r.attempt, r.created_at, r.granted_at, r.run_until, r.due_at, r.since, r.retention,
         r.unknown_retention, r.recovery_until, r.recovery_owner, r.content_version, r.body_sum, r.state, r.completed_by, r.kept,
-        r.remote, r.fingerprint, r.head, CASE WHEN r.state = 0 OR r.due_at > now THEN body_of(r) END, r.late,
-        r.step_names, r.step_values, r.mark <> mark_of(r), now);
+        r.remote, r.fingerprint, r.head, body, r.late,
+        r.step_names, r.step_values, r.mark <> mark_of(r), read_at);
 END
 $$;
 
 CREATE FUNCTION lookup(asked_id bytea, at bigint DEFAULT NULL) RETURNS SETOF stored LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
-    RETURN QUERY SELECT s.* FROM records r CROSS JOIN LATERAL stored_of(r, clock(at)) AS s WHERE r.id = asked_id;
+    RETURN QUERY SELECT s.* FROM records r CROSS JOIN LATERAL stored_of(r, clock(at), at) AS s WHERE r.id = asked_id;
 END
 $$;
 
@@ -68,23 +78,27 @@ BEGIN
                 AND (lows IS NULL OR EXISTS (
                     SELECT FROM unnest(lows, highs) AS k (low, high) WHERE r.id >= k.low AND r.id <= k.high))
             ORDER BY r.id LIMIT page_size
-        ) AS page CROSS JOIN LATERAL stored_of(page.r, now) AS s
+        ) AS page CROSS JOIN LATERAL stored_of(page.r, now, at) AS s
         ORDER BY s.id;
 END
 $$;
 
--- Counts by reading everything: to be asked for by operators and at intervals, not by requests.
+-- Counts by reading at most `pages_max` pages of the records, spread over all of them: exact up to about a hundred
+-- thousand records, an estimate beyond. Bodies in partitions count with the files they take.
 CREATE FUNCTION stats(
-    at bigint DEFAULT NULL, OUT in_flight bigint, OUT completed bigint, OUT released bigint, OUT unknown bigint,
-    OUT bytes bigint, OUT oldest_expired bigint
+    pages_max bigint, at bigint DEFAULT NULL, OUT in_flight bigint, OUT completed bigint, OUT released bigint,
+    OUT unknown bigint, OUT bytes bigint, OUT oldest_expired bigint
 ) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     now bigint := clock(at);
+    pages bigint := pg_relation_size('records') / current_setting('block_size')::bigint;
+    part double precision := least(1, pages_max / greatest(pages, 1)::double precision);
 BEGIN
-    SELECT count(*) FILTER (WHERE r.state = 0), count(*) FILTER (WHERE r.state = 1),
-        count(*) FILTER (WHERE r.state = 2), count(*) FILTER (WHERE r.state = 3),
-        coalesce(sum(pg_column_size(r)), 0) + (SELECT coalesce(sum(pg_column_size(b.body)), 0) FROM bodies b)
-    INTO in_flight, completed, released, unknown, bytes FROM records r;
+    SELECT count(*) FILTER (WHERE r.state = 0) / part, count(*) FILTER (WHERE r.state = 1) / part,
+        count(*) FILTER (WHERE r.state = 2) / part, count(*) FILTER (WHERE r.state = 3) / part,
+        coalesce(sum(pg_column_size(r)), 0) / part + (
+            SELECT coalesce(sum(pg_table_size(i.inhrelid)), 0) FROM pg_inherits i WHERE i.inhparent = 'bodies'::regclass)
+    INTO in_flight, completed, released, unknown, bytes FROM records r TABLESAMPLE SYSTEM (100 * part);
     oldest_expired := now - (
         SELECT r.due_at FROM records r WHERE r.due_at <= now AND r.state <> 0 ORDER BY r.due_at LIMIT 1);
 END

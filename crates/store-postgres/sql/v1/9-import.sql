@@ -1,16 +1,17 @@
 -- Taking in records of another store, as they are.
 
 -- Raises what the sequence offers next above `floor`. In a transaction of its own, before the records can be seen.
+--
+-- Not by ALTER SEQUENCE, which waits for every open transaction that took a number, a stranger's `claim_in` among them,
+-- while all fresh claims wait behind it. `setval` waits for nobody; it could lower the sequence only if 2^32 numbers
+-- were taken between the look and the change. Two that raise exclude each other.
 CREATE FUNCTION raise_fences(floor bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT AS $$
 BEGIN
-    IF floor < (SELECT f.last_value FROM fences f) THEN
-        RETURN;
-    END IF;
-    -- Nobody can take a number between the look and the change: this excludes `nextval` until the commit.
-    ALTER SEQUENCE fences NO CYCLE;
+    PERFORM begin_command(NULL);
+    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ' fences', 0));
     IF floor >= (SELECT f.last_value FROM fences f) THEN
-        EXECUTE format('ALTER SEQUENCE fences RESTART WITH %s', floor + 1);
+        PERFORM setval('fences', floor + 4294967296);
     END IF;
 END
 $$;
@@ -21,7 +22,8 @@ CREATE FUNCTION import(
     run_ends bigint[], due_ats bigint[], sinces bigint[], retentions bigint[], unknown_retentions bigint[],
     recovery_ends bigint[], recovery_owners uuid[], versions integer[], states smallint[], completed_bys smallint[],
     kepts smallint[], remotes boolean[], fingerprints bytea[], heads bytea[], sums integer[], asked_bodies bytea[], late_outcomes bytea[],
-    step_counts integer[], all_step_names text[], all_step_values bytea[], at bigint DEFAULT NULL
+    step_counts integer[], all_step_names text[], all_step_values bytea[], patience integer DEFAULT NULL,
+    at bigint DEFAULT NULL
 ) RETURNS integer LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -31,7 +33,7 @@ DECLARE
     taken integer := 0;
     step integer := 0;
 BEGIN
-    PERFORM begin_command(NULL);
+    PERFORM begin_command(patience);
     FOR n IN 1 .. coalesce(cardinality(ids), 0) LOOP
         step := step + step_counts[n];
         now := clock(at);
@@ -71,8 +73,7 @@ BEGIN
         r.mark := 0;
         INSERT INTO records SELECT r.* ON CONFLICT (id) DO NOTHING;
         CONTINUE WHEN NOT FOUND;
-        PERFORM put(keep_body(r, asked_bodies[n], sums[n], now));
-        PERFORM wake(ARRAY[r.id]);
+        PERFORM put_and_wake(keep_body(r, asked_bodies[n], sums[n], now), now);
         taken := taken + 1;
     END LOOP;
     RETURN taken;

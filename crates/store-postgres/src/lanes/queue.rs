@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onlyonce_core::store::Ids;
 use onlyonce_core::transition::{Answer, Command};
-use onlyonce_core::{StoreError, StoreErrorKind};
+use onlyonce_core::{RecordId, StoreError, StoreErrorKind};
 use tokio::sync::{Notify, oneshot};
 use tokio_postgres::Row;
 
@@ -22,22 +22,22 @@ const BATCH_BYTES_MAX: usize = 8 << 20;
 const WAITING_MAX: usize = 50_000;
 /// How long something waits before further lanes help out.
 const HELP_AFTER: Duration = Duration::from_millis(5);
-/// How many lanes take whatever is there.
-const FIRST_LANES: usize = 2;
+/// How many commands make a call of their own worth while, so that further lanes help out at once.
+const ENOUGH: usize = 32;
 
 /// When a lane takes what waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rank {
     /// At once.
     First,
-    /// When it has waited for a while.
+    /// When it has waited for a while, or is much.
     Reserve,
 }
 
 impl Rank {
     /// The rank of the `number`th lane.
     pub(crate) const fn of(number: usize) -> Self {
-        if number < FIRST_LANES { Self::First } else { Self::Reserve }
+        if number == 0 { Self::First } else { Self::Reserve }
     }
 }
 
@@ -46,7 +46,36 @@ pub(crate) enum Job {
     /// A command that may travel with others.
     Command(Command, oneshot::Sender<Result<Answer, StoreError>>),
     /// A call of its own.
-    Call(Arc<str>, Vec<Argument>, &'static str, oneshot::Sender<Result<Vec<Row>, StoreError>>),
+    Single(Single),
+}
+
+/// A call of one function.
+pub(crate) struct Single {
+    pub(crate) text: Arc<str>,
+    pub(crate) arguments: Vec<Argument>,
+    /// The record whose row it takes, and which of the arguments says for how many milliseconds it waits for it.
+    pub(crate) takes: Option<(RecordId, usize)>,
+    pub(crate) doing: &'static str,
+    pub(crate) reply: oneshot::Sender<Result<Vec<Row>, StoreError>>,
+}
+
+impl Job {
+    pub(super) const fn is_claim(&self) -> bool {
+        matches!(self, Self::Command(Command::Claim(_), _))
+    }
+
+    /// The refusal of a job where too many wait.
+    pub(crate) fn refused(&self) -> StoreError {
+        StoreError::new(StoreErrorKind::Unavailable, self.doing())
+            .because("too many commands wait for the server")
+    }
+
+    const fn doing(&self) -> &'static str {
+        match self {
+            Self::Command(command, _) => doing_of(command),
+            Self::Single(single) => single.doing,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -63,6 +92,8 @@ pub(crate) struct Queue {
     arrived: Notify,
     /// The same for the lanes that help out.
     waiting: Notify,
+    /// There is enough for one of these.
+    enough: Notify,
     closed: AtomicBool,
 }
 
@@ -71,13 +102,16 @@ impl Queue {
     pub(crate) fn push(&self, job: Job) -> Result<(), StoreError> {
         let mut jobs = self.jobs();
         if jobs.waiting.len() >= WAITING_MAX {
-            let busy = StoreError::new(StoreErrorKind::Unavailable, doing(&job));
-            return Err(busy.because("too many commands wait for the server"));
+            return Err(job.refused());
         }
         jobs.waiting.push_back(job);
+        let is_enough = jobs.waiting.len() >= ENOUGH;
         drop(jobs);
         self.arrived.notify_one();
         self.waiting.notify_one();
+        if is_enough {
+            self.enough.notify_one();
+        }
         Ok(())
     }
 
@@ -110,29 +144,43 @@ impl Queue {
         }
     }
 
-    /// What has waited for [`HELP_AFTER`] although the first lanes take what they can; `None` when the store was closed.
+    /// What has waited for [`HELP_AFTER`], or is [`ENOUGH`], although the first lane takes what it can; `None` when the
+    /// store was closed.
     pub(super) async fn take_late(&self) -> Option<Vec<Job>> {
         loop {
             self.waiting.notified().await;
-            let longest = self.jobs().taken;
-            tokio::time::sleep(HELP_AFTER).await;
-            let waits = || {
-                let jobs = self.jobs();
-                !jobs.waiting.is_empty() && jobs.taken == longest
-            };
-            if waits() {
-                let taken = self.take_now();
-                if !taken.is_empty() {
-                    if self.closed.load(Ordering::Acquire) {
-                        // The word that the store was closed came with this work, and is for all.
-                        self.waiting.notify_one();
-                    }
-                    return Some(taken);
-                }
-            }
-            if self.closed.load(Ordering::Acquire) {
+            let taken = self.take_in_time().await;
+            let closed = self.closed.load(Ordering::Acquire);
+            if closed {
+                // The word that the store was closed is for all.
                 self.waiting.notify_one();
+            }
+            if !taken.is_empty() {
+                return Some(taken);
+            }
+            if closed {
                 return None;
+            }
+        }
+    }
+
+    /// What is left to others while it is little and they are quick: then nothing.
+    async fn take_in_time(&self) -> Vec<Job> {
+        let longest = self.jobs().taken;
+        let late = tokio::time::sleep(HELP_AFTER);
+        tokio::pin!(late);
+        loop {
+            tokio::select! {
+                () = self.enough.notified() => {
+                    // It may be the word of a while ago.
+                    if self.jobs().waiting.len() >= ENOUGH {
+                        return self.take_now();
+                    }
+                }
+                () = &mut late => {
+                    let is_untouched = self.jobs().taken == longest;
+                    return if is_untouched { self.take_now() } else { Vec::new() };
+                }
             }
         }
     }
@@ -152,11 +200,11 @@ impl Queue {
             && let Some(job) = jobs.pop_front()
         {
             match &job {
-                Job::Call(..) if taken.is_empty() && passed.is_empty() => {
+                Job::Single(_) if taken.is_empty() && passed.is_empty() => {
                     taken.push(job);
                     break;
                 }
-                Job::Command(command, _) if is_claim(command) || ids.insert(*command.id()) => {
+                Job::Command(command, _) if job.is_claim() || ids.insert(*command.id()) => {
                     bytes += weight(command);
                     taken.push(job);
                 }
@@ -175,22 +223,11 @@ impl Queue {
     }
 }
 
-const fn is_claim(command: &Command) -> bool {
-    matches!(command, Command::Claim(_))
-}
-
 /// How many bytes a command carries besides a few hundred of its own.
 fn weight(command: &Command) -> usize {
     match command {
         Command::Complete(complete) => complete.outcome.len(),
         Command::Claim(claim) => claim.terms.sealed.len(),
         _ => 0,
-    }
-}
-
-const fn doing(job: &Job) -> &'static str {
-    match job {
-        Job::Command(command, _) => doing_of(command),
-        Job::Call(_, _, doing, _) => doing,
     }
 }

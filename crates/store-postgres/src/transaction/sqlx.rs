@@ -33,7 +33,7 @@ impl InTransaction for Transaction<'_, Postgres> {
                 None => query,
             };
             let found = query.fetch_optional(&mut **self).await.map_err(|error| failed(error, doing))?;
-            call.told(found.as_ref().map(row::answer))
+            call.told(found.as_ref())
         })
     }
 }

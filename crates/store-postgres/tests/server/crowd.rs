@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use onlyonce_core::transition::{ClaimAnswer, Renew, RenewAnswer};
 use onlyonce_core::{Lease, Store as _};
-use onlyonce_store_postgres::PostgresStore;
-use onlyonce_testkit::ManualClock;
 
-use crate::stage::{block_on, claim_of, complete_of, granted, open, options, outcome_of, server};
+use crate::stage::{block_on, claim_of, complete_of, granted, open, open_on_clock, outcome_of, server};
 
 /// How many claim the same key.
 const CROWD: usize = 500;
@@ -45,9 +43,7 @@ fn of_a_crowd_one_gets_the_key_and_all_get_its_outcome() {
 fn a_shorter_renewal_does_not_shorten() {
     let server = server(&[]);
     block_on(async {
-        let clock = Arc::new(ManualClock::default());
-        let store =
-            PostgresStore::open_on(options(&server.url()), clock.clone()).await.expect("the store opens");
+        let (store, clock) = open_on_clock(&server).await;
         let token = granted(&store, &claim_of(1)).await;
         let renewed = async |seconds| {
             let lease = Lease::new(Duration::from_secs(seconds)).expect("a lease");

@@ -1,6 +1,6 @@
 //! A column that was changed past the functions is damage: an error, never absence, and never a grant.
 
-use onlyonce_core::store::SweepBudget;
+use onlyonce_core::store::{Listing, SweepBudget};
 use onlyonce_core::transition::{Erase, Release, Renew, Token};
 use onlyonce_core::{Lease, Store as _, StoreErrorKind};
 use onlyonce_store_postgres::PostgresStore;
@@ -65,5 +65,28 @@ fn every_column_that_is_flipped_is_noticed() {
         let left: i64 =
             admin.query_one("SELECT count(*) FROM onlyonce.records", &[]).await.expect("an answer").get(0);
         assert_eq!(left, flipped);
+    });
+}
+
+#[test]
+fn a_damaged_record_is_named_by_the_listing_that_meets_it() {
+    let server = server(&[]);
+    block_on(async {
+        let store = open(&server.url()).await;
+        for key in 0..5 {
+            let token = granted(&store, &claim_of(key)).await;
+            store.complete(&complete_of(key, token)).await.expect("completed");
+        }
+        let damaged = claim_of(3).id;
+        let flip = format!("UPDATE onlyonce.records SET fence = fence + 1 WHERE id = '\\x{damaged}'");
+        client(&server).await.batch_execute(&flip).await.expect("flipped");
+        let error = store.list(&Listing::default()).await.expect_err("one cannot be read");
+        assert_eq!(error.kind(), StoreErrorKind::Corrupt);
+        let cause = std::error::Error::source(&error).expect("a cause").to_string();
+        assert!(cause.contains(&damaged.to_string()), "{cause}");
+        // Whoever knows which it is can go on after it.
+        let rest = Listing { after: Some(damaged), ..Listing::default() };
+        let after = (0..5).filter(|key| claim_of(*key).id > damaged).count();
+        assert_eq!(store.list(&rest).await.expect("the rest").records.len(), after);
     });
 }

@@ -3,11 +3,15 @@
 
 mod bodies;
 mod cancelled;
+mod clocks;
 mod crash;
 mod crowd;
 mod damage;
 mod deadlock;
 mod durable;
+mod held;
+mod process;
+mod races;
 mod refusals;
 mod replies;
 mod roles;

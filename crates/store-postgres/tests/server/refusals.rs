@@ -1,5 +1,6 @@
 //! A server that cannot keep what would be promised is refused, and the text says what to do.
 
+use onlyonce_core::Store as _;
 use onlyonce_store_postgres::{OpenErrorKind, Options, PostgresStore, VERSION, migrate};
 use onlyonce_testkit::servers::PostgresServer;
 
@@ -85,4 +86,20 @@ fn a_server_that_is_not_there_is_named() {
     assert_eq!(error.kind(), OpenErrorKind::Unavailable);
     let source = std::error::Error::source(&error).expect("a cause");
     assert!(!source.to_string().is_empty());
+}
+
+#[test]
+fn a_schema_may_have_the_name_of_a_word_of_sql() {
+    let server = PostgresServer::start(&[]).expect("a private server");
+    block_on(async {
+        for name in ["select", "user", "default", "_1"] {
+            let url = format!("{}&schema={name}", server.url());
+            migrate(&options(&url)).await.expect(name);
+            let store = crate::stage::open(&url).await;
+            let token = crate::stage::granted(&store, &crate::stage::claim_of(1)).await;
+            store.complete(&crate::stage::complete_of(1, token)).await.expect(name);
+            store.watch(&token.id).await.expect(name);
+            store.sweep(onlyonce_core::store::SweepBudget::DEFAULT).await.expect(name);
+        }
+    });
 }

@@ -7,7 +7,9 @@ use onlyonce_core::fingerprint::{Fingerprint, Rules};
 use onlyonce_core::transition::{Claim, ClaimAnswer, Complete, Terms, Token, UnknownPolicy};
 use onlyonce_core::{Lease, Outcome, Owner, RecordId, Secret, Store};
 use onlyonce_store_postgres::{Options, PostgresStore, migrate};
+use onlyonce_testkit::ManualClock;
 use onlyonce_testkit::servers::PostgresServer;
+use tokio::task::JoinHandle;
 use tokio_postgres::{Client, NoTls};
 
 /// A private server with a migrated schema.
@@ -25,11 +27,37 @@ pub(crate) async fn open(url: &str) -> Arc<PostgresStore> {
     Arc::new(PostgresStore::open(options(url)).await.expect("the store opens"))
 }
 
+/// A store on a clock that the test moves.
+pub(crate) async fn open_on_clock(server: &PostgresServer) -> (PostgresStore, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::default());
+    let store = PostgresStore::open_on(options(&server.url()), clock.clone()).await;
+    (store.expect("the store opens"), clock)
+}
+
 /// Past the store, as an operator with `psql` would.
 pub(crate) async fn client(server: &PostgresServer) -> Client {
     let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.expect("a connection");
     tokio::spawn(connection);
     client
+}
+
+/// The first number of the first row.
+pub(crate) async fn count(client: &Client, what: &str) -> i64 {
+    client.query_one(what, &[]).await.expect("an answer").get(0)
+}
+
+/// How many partitions for bodies there are.
+pub(crate) const PARTITIONS: &str =
+    "SELECT count(*) FROM pg_inherits WHERE inhparent = 'onlyonce.bodies'::regclass";
+
+/// Until a call of `function` waits for what another transaction holds, or `asking` has ended without.
+pub(crate) async fn until_held_up<T>(watcher: &Client, function: &str, asking: &JoinHandle<T>) {
+    let waits = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{function}(%'"
+    );
+    while count(watcher, &waits).await == 0 && !asking.is_finished() {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Runs a test on threads enough that tasks meet.
@@ -71,6 +99,14 @@ pub(crate) fn outcome_of(key: u64) -> Outcome {
 
 pub(crate) fn complete_of(key: u64, token: Token) -> Complete {
     Complete { token, outcome: outcome_of(key), retention: None }
+}
+
+/// How many bytes a body has that is far too large for its row.
+pub(crate) const LARGE: usize = 20_000;
+
+/// A completion with such a body.
+pub(crate) fn large(token: Token) -> Complete {
+    Complete { token, outcome: Outcome::kept(1, vec![7; LARGE]), retention: None }
 }
 
 /// Claims and expects the grant.

@@ -2,8 +2,6 @@
 //!
 //! The test runs itself again as the owner, freezes it once it has its grant, takes the key over, and lets it go on.
 
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use onlyonce_core::Store as _;
@@ -14,16 +12,11 @@ use onlyonce_core::{Lease, Outcome};
 use onlyonce_store_postgres::PostgresStore;
 use onlyonce_testkit::Soak;
 
+use crate::process::{Process, say};
 use crate::stage::{block_on, claim_under, granted, open, outcome_of, rerun, server};
 
 const OWNER: &str = "ONLYONCE_TEST_OWNER";
 const LEASE: Duration = Duration::from_millis(100);
-
-/// Says a line, at once.
-fn say(line: &str) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
-}
 
 /// Claims keys as they are named on its input, waits for the next line, and completes. Not a test of its own: does
 /// nothing unless it was started as an owner.
@@ -58,52 +51,10 @@ async fn finish(store: &PostgresStore, token: Token) -> CompleteAnswer {
     store.complete(&complete).await.expect("an answer")
 }
 
-/// The owner, and its voice.
-struct Owner {
-    child: Child,
-    said: Lines<BufReader<ChildStdout>>,
-}
-
-impl Owner {
-    fn start(url: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", "zombies::owner", "--nocapture"])
-            .env(OWNER, url)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the owner starts");
-        let said = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        Self { child, said }
-    }
-
-    fn tell(&mut self, line: &str) {
-        let input = self.child.stdin.as_mut().expect("a pipe");
-        writeln!(input, "{line}").expect("the owner listens");
-    }
-
-    fn hear(&mut self, beginning: &str) -> String {
-        let mut said = self.said.by_ref().map_while(Result::ok);
-        said.find(|line| line.starts_with(beginning)).expect("the owner goes on")
-    }
-
-    fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
-        assert!(status.is_ok_and(|status| status.success()));
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn soak_frozen_owners_change_nothing_when_they_wake() {
     let server = server(&[]);
-    let mut owner = Owner::start(&server.url());
+    let mut owner = Process::start("zombies::owner", &[(OWNER, &server.url())]);
     let mut soak = Soak::new("frozen owners", 12);
     let mut frozen = 0;
     while let Some((key, _)) = soak.next_round() {

@@ -5,47 +5,21 @@
 
 mod fixture;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-
 use onlyonce_testkit::servers::{PgBouncer, PostgresServer};
 use onlyonce_testkit::{Soak, model, run, suite};
 
 use crate::fixture::Schema;
 
-/// How many clauses run at a time: most of them wait for the server.
-const AT_A_TIME: usize = 4;
 /// Has a length of its own here, because every command goes to a disk.
 const SOAK: &str = "model_soak";
 
-/// Runs every clause, and names all that failed.
+/// Runs every clause, each in a schema of its own. From the end: the model test is there and takes longest.
 fn run_suite(url: &str) {
-    let mut clauses = suite::clauses::<Schema>();
-    clauses.retain(|(name, _)| *name != SOAK);
-    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
-            scope.spawn(|| {
-                // From the end: the model test is there and takes longest.
-                while let Some((name, clause)) =
-                    clauses.iter().rev().nth(next.fetch_add(1, Ordering::Relaxed))
-                {
-                    // What a clause has to say of its failure was printed by its panic.
-                    let ran = catch_unwind(AssertUnwindSafe(|| {
-                        let schema = Schema::new(url, name);
-                        run(clause(&schema));
-                    }));
-                    if ran.is_err() {
-                        failed.lock().expect("no panic").push(*name);
-                    }
-                }
-            });
-        }
-    });
-    let failed = failed.into_inner().expect("no panic");
-    assert!(failed.is_empty(), "{} of {} clauses failed: {failed:?}", failed.len(), clauses.len());
+    let clauses = suite::clauses::<Schema>().into_iter().rev().filter(|(name, _)| *name != SOAK);
+    let in_schema = |(name, clause): (&'static str, fn(&Schema) -> suite::Clause<'_>)| {
+        (name, move || run(clause(&Schema::new(url, name))))
+    };
+    suite::run_all(&clauses.map(in_schema).collect::<Vec<_>>());
 }
 
 #[test]
