@@ -1,12 +1,14 @@
 //! The pipeline that every door goes through: claim, then run, replay, wait or refuse.
 //!
 //! This file is the whole way of a request. What happens under a grant is in `execution`, how the lease is kept in
-//! `heartbeat`, how duplicates wait in `wait`, how unknown outcomes are found out in `recover`.
+//! `heartbeat`, how duplicates wait in `wait`, how unknown outcomes are found out in `recover`, how many requests are
+//! claimed in one round trip in `many`.
 
 mod builder;
 mod error;
 mod execution;
 mod heartbeat;
+mod many;
 mod quota;
 mod recover;
 mod reply;
@@ -20,8 +22,10 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use self::execution::Attempt;
+use self::quota::Place;
 use self::shared::Shared;
 use self::wait::Wait;
+use crate::clock::Timestamp;
 use crate::observe::Event;
 use crate::policy::Policy;
 use crate::record::Fence;
@@ -30,6 +34,7 @@ use crate::transition::{Claim, ClaimAnswer, Terms};
 pub use builder::EngineBuilder;
 pub use error::{EngineError, EngineErrorKind};
 pub use execution::{Execution, MemoError};
+pub use many::Performing;
 pub use recover::{Found, Question, RecoveryHook};
 pub use reply::{Conflict, Cut, Done, Ending, Failure, Ran, Recorded, Reply, Request, Run};
 
@@ -50,6 +55,14 @@ enum Next<R, W> {
     Again(W),
 }
 
+/// A claim and its answer, with what was set up before it was sent.
+struct Claimed {
+    claim: Claim,
+    answer: ClaimAnswer,
+    claimed_at: Timestamp,
+    place: Option<Place>,
+}
+
 impl Engine {
     /// Performs `work` for `request`, or answers from the record.
     ///
@@ -60,9 +73,22 @@ impl Engine {
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Ending<R>> + Send + 'static,
     {
-        let request = Arc::new(request);
+        self.perform_shared(Arc::new(request), work, 1).await
+    }
+
+    async fn perform_shared<R, W, F>(
+        &self,
+        request: Arc<Request>,
+        work: W,
+        recoveries_left: u32,
+    ) -> Result<Reply<R>, EngineError>
+    where
+        R: Send + 'static,
+        W: FnOnce(Execution) -> F + Send + 'static,
+        F: Future<Output = Ending<R>> + Send + 'static,
+    {
         let mut wait = Wait::new(self, request.id, request.wait);
-        let (mut work, mut recoveries_left) = (work, 1);
+        let (mut work, mut recoveries_left) = (work, recoveries_left);
         loop {
             // Detached, also the claim: one that is cancelled half way may have been granted to nobody.
             let (reply, replied) = oneshot::channel();
@@ -82,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// Claims, and follows the answer to its end. The only place that branches on claim answers.
+    /// Claims, and follows the answer to its end.
     async fn attempt<R, W, F>(
         self,
         request: Arc<Request>,
@@ -109,6 +135,24 @@ impl Engine {
             Ok(claimed) => claimed,
             Err(error) => return drop(reply.send(Err(error))),
         };
+        let claimed = Claimed { claim, answer, claimed_at, place };
+        self.follow(request, work, claimed, recoveries_left, reply).await;
+    }
+
+    /// Follows the answer of a claim to its end. The only place that branches on claim answers.
+    async fn follow<R, W, F>(
+        self,
+        request: Arc<Request>,
+        work: W,
+        claimed: Claimed,
+        recoveries_left: u32,
+        reply: oneshot::Sender<Result<Next<R, W>, EngineError>>,
+    ) where
+        R: Send + 'static,
+        W: FnOnce(Execution) -> F + Send + 'static,
+        F: Future<Output = Ending<R>> + Send + 'static,
+    {
+        let Claimed { claim, answer, claimed_at, place } = claimed;
         self.observe_answer(&claim, &answer);
         let next = match answer {
             ClaimAnswer::Granted(grant) => {

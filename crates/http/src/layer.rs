@@ -16,7 +16,7 @@ use crate::limits::Room;
 use crate::observe::{Observer, Traced};
 use crate::principal::TokenVerifier;
 use crate::route::Route;
-use crate::rules::{PrincipalRule, Rules, RulesError};
+use crate::rules::{Acknowledgement, PrincipalRule, Rules, RulesError};
 use crate::service::OnceService;
 
 /// Asked before every replay whether the caller may still have the answer: credentials are revoked, answers are not.
@@ -56,13 +56,27 @@ const BUFFERED_BYTES_MAX: u64 = 256 << 20;
 /// What all services of a layer share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    engine: Engine,
+    ground: Ground,
     routes: ArcSwap<Routes>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) replay_check: Option<Arc<dyn ReplayCheck>>,
     pub(crate) tokens: Option<Arc<dyn TokenVerifier>>,
     pub(crate) errors_url: Option<Box<str>>,
     pub(crate) room: Arc<Room>,
+}
+
+/// What routes are made of, beside their rules.
+#[derive(Debug)]
+struct Ground {
+    engine: Engine,
+    acknowledged: Option<Arc<dyn Acknowledging>>,
+    can_verify_tokens: bool,
+}
+
+/// Finds the engine for routes whose grants and outcomes wait for more than the store's own answer.
+pub trait Acknowledging: fmt::Debug + Send + Sync + 'static {
+    /// The engine over the same records, or why there is none.
+    fn engine(&self, acknowledgement: Acknowledgement) -> Result<Engine, RulesError>;
 }
 
 /// The routes in force. The last one takes what no other does.
@@ -82,6 +96,7 @@ impl OnceLayer {
     pub fn builder(engine: Engine) -> LayerBuilder {
         LayerBuilder {
             engine,
+            acknowledged: None,
             defaults: Rules::default(),
             routes: Vec::new(),
             observer: Arc::new(Traced),
@@ -113,7 +128,7 @@ pub struct Handle(Arc<Shared>);
 impl Handle {
     /// Puts other rules in force, all at once, or none of them when one cannot work. Requests under way keep theirs.
     pub fn replace(&self, defaults: &Rules, routes: &[Rules]) -> Result<(), RulesError> {
-        let made = Routes::new(&self.0.engine, defaults, routes, self.0.tokens.is_some())?;
+        let made = Routes::new(&self.0.ground, defaults, routes)?;
         self.0.routes.store(Arc::new(made));
         Ok(())
     }
@@ -128,16 +143,24 @@ impl Shared {
     }
 }
 
+impl Ground {
+    /// The engine that `rules` ask for.
+    fn engine(&self, rules: &Rules) -> Result<Engine, RulesError> {
+        match (rules.acknowledgement, &self.acknowledged) {
+            (None, _) => Ok(self.engine.clone()),
+            (Some(acknowledgement), Some(acknowledged)) => acknowledged.engine(acknowledgement),
+            (Some(_), None) => {
+                Err(RulesError::new("acknowledgement: this store has no replicas that could be waited for"))
+            }
+        }
+    }
+}
+
 impl Routes {
-    fn new(
-        engine: &Engine,
-        defaults: &Rules,
-        routes: &[Rules],
-        can_verify_tokens: bool,
-    ) -> Result<Self, RulesError> {
+    fn new(ground: &Ground, defaults: &Rules, routes: &[Rules]) -> Result<Self, RulesError> {
         let make = |rules: &Rules| -> Result<Arc<Route>, RulesError> {
-            let route = Route::new(engine, rules)?;
-            if matches!(route.principal, PrincipalRule::Jwt(_)) && !can_verify_tokens {
+            let route = Route::new(&ground.engine(rules)?, rules)?;
+            if matches!(route.principal, PrincipalRule::Jwt(_)) && !ground.can_verify_tokens {
                 return Err(RulesError::new("principal = \"jwt:…\" needs a key to verify tokens with"));
             }
             Ok(Arc::new(route))
@@ -161,6 +184,7 @@ impl Routes {
 #[must_use = "a layer is made by `build`"]
 pub struct LayerBuilder {
     engine: Engine,
+    acknowledged: Option<Arc<dyn Acknowledging>>,
     defaults: Rules,
     routes: Vec<Rules>,
     observer: Arc<dyn Observer>,
@@ -195,6 +219,12 @@ impl LayerBuilder {
         self
     }
 
+    /// Where routes with an `acknowledgement` get their engine from. Default: from nowhere, and such rules are refused.
+    pub fn acknowledged(mut self, engines: Arc<dyn Acknowledging>) -> Self {
+        self.acknowledged = Some(engines);
+        self
+    }
+
     /// Who verifies bearer tokens, for `principal = "jwt:CLAIM"`.
     pub fn tokens(mut self, tokens: Arc<dyn TokenVerifier>) -> Self {
         self.tokens = Some(tokens);
@@ -216,7 +246,12 @@ impl LayerBuilder {
 
     /// Makes the rules ready, and the layer.
     pub fn build(self) -> Result<OnceLayer, RulesError> {
-        let routes = Routes::new(&self.engine, &self.defaults, &self.routes, self.tokens.is_some())?;
+        let ground = Ground {
+            engine: self.engine,
+            acknowledged: self.acknowledged,
+            can_verify_tokens: self.tokens.is_some(),
+        };
+        let routes = Routes::new(&ground, &self.defaults, &self.routes)?;
         if let Some(url) = &self.errors_url
             && url.parse::<http::Uri>().is_ok_and(|uri| uri.scheme().is_some()).eq(&false)
         {
@@ -224,7 +259,7 @@ impl LayerBuilder {
         }
         Ok(OnceLayer {
             shared: Arc::new(Shared {
-                engine: self.engine,
+                ground,
                 routes: ArcSwap::from_pointee(routes),
                 observer: self.observer,
                 replay_check: self.replay_check,

@@ -32,7 +32,7 @@ pub mod service;
 
 pub use body::Body;
 pub use dispatch::Dispatch;
-pub use layer::{Handle, LayerBuilder, OnceLayer, ReplayCheck};
+pub use layer::{Acknowledging, Handle, LayerBuilder, OnceLayer, ReplayCheck};
 pub use observe::{Answered, Event, How, Observer};
 pub use principal::Identity;
 pub use problem::{Problem, ProblemKind};

@@ -95,10 +95,26 @@ pub struct Rules {
     pub replay_status: Option<ReplayStatus>,
     /// What to do when the store cannot be reached: `closed` (503) or `open` (run unprotected). Default `closed`.
     pub on_store_failure: Option<OnStoreFailure>,
+    /// What a grant and an outcome wait for beyond the store's own answer. Default: nothing.
+    pub acknowledgement: Option<Acknowledgement>,
     /// Whether nothing is enforced and everything is counted. Default `false`.
     pub shadow: Option<bool>,
     /// How much one principal may use.
     pub limits: Option<Limits>,
+}
+
+/// Who must have a grant or an outcome before it counts: replicas of a store that does not wait for them by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Acknowledgement {
+    /// How many replicas.
+    #[serde(default)]
+    pub replicas: u8,
+    /// Whether it must be on their disks, and on that of the server itself.
+    #[serde(default)]
+    pub disk: bool,
+    /// How long that may take before the command counts as failed.
+    pub within: Span,
 }
 
 /// How much one principal may use of what this process hands out. What is not said is not limited.
@@ -127,8 +143,8 @@ impl Rules {
             path, methods, profile, required, key, strict, refuse_old_uuidv7, namespace, principal, scope_path, body,
             include, exclude, fingerprint_headers, wait, wait_max, waiters_max, lease, run_max, retention,
             unknown_retention, unknown, query_url, query_within, hold_for, attempts_max, classify, on_5xx, request_bytes_max,
-            response_bytes_max, response_within, store, store_set_cookie, replay_status, on_store_failure, shadow,
-            limits,
+            response_bytes_max, response_within, store, store_set_cookie, replay_status, on_store_failure,
+            acknowledgement, shadow, limits,
         )
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use onlyonce_core::{Engine, EngineError, MemoryStore, Policy, Store, StoreError};
 use onlyonce_http::rules::PrincipalRule;
-use onlyonce_http::{Handle, OnceLayer, RulesError};
+use onlyonce_http::{Acknowledging, Handle, OnceLayer, RulesError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::authorise::AuthUrl;
@@ -18,7 +18,7 @@ use crate::listen::{Door, ListenAddress};
 use crate::promise::Promise;
 use crate::reload::{Reload, Watching};
 use crate::stack::Front;
-use crate::store::{self, OpenError, Opened};
+use crate::store::{self, OpenError, Opened, Replicated, Tiers};
 use crate::sweep::sweep;
 use crate::tls::{self, TlsError};
 use crate::tokens;
@@ -28,6 +28,7 @@ use crate::upstream::{Pseudonym, Upstream};
 pub struct Sidecar {
     settings: Arc<Settings>,
     engine: Engine,
+    tiers: Tiers,
     rules: Handle,
     front: Front,
     door: Door,
@@ -57,8 +58,10 @@ impl Sidecar {
         };
         let pseudonym = Pseudonym::random().map_err(StartError::System)?;
         let upstream = Upstream::new(&settings, pseudonym).map_err(StartError::Upstream)?;
-        let (engine, remark) = engine(&config, &settings, store).await?;
-        let layer = layer(&config, &settings, &engine)?;
+        let Ground { engine, remark, tiers, replicated } =
+            Box::pin(ground(&config, &settings, store)).await?;
+        let acknowledging = replicated.map(|replicated| replicated.engines(&engine));
+        let layer = layer(&config, &settings, &engine, acknowledging)?;
         let front = Front::new(&layer, upstream, &settings);
         let door = Door::open(Arc::clone(&settings), tls, front.clone())
             .await
@@ -67,7 +70,7 @@ impl Sidecar {
         let rules = layer.handle();
         let reload =
             Reload::new(watching, sources, config, rules.clone(), engine.clone(), Arc::clone(&promise));
-        Ok(Self { settings, engine, rules, front, door, promise, reload })
+        Ok(Self { settings, engine, tiers, rules, front, door, promise, reload })
     }
 
     /// Where it listens, with the port that was taken.
@@ -91,16 +94,12 @@ impl Sidecar {
     }
 
     /// Serves until the first signal, then drains; the second one ends the patience.
-    pub async fn run(self, signals: Signals) {
-        let Signals { mut term, mut int } = signals;
+    pub async fn run(self, mut signals: Signals) {
         let (told, mut first) = tokio::sync::watch::channel(0_u8);
         let mut second = first.clone();
         let counting = async move {
             loop {
-                tokio::select! {
-                    _ = term.recv() => {}
-                    _ = int.recv() => {}
-                }
+                signals.received().await;
                 told.send_modify(|count| *count = count.saturating_add(1));
             }
         };
@@ -123,7 +122,7 @@ impl Sidecar {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
-        let Self { settings, engine, front, mut door, reload, .. } = self;
+        let Self { settings, engine, tiers, front, mut door, reload, .. } = self;
         let sweeping = tokio::spawn(sweep(engine.clone(), settings.store.sweep_every));
         let reloading = tokio::spawn(reload.watch());
         tokio::select! {
@@ -137,6 +136,7 @@ impl Sidecar {
             task.abort();
             let _ = task.await;
         }
+        tiers.log();
     }
 }
 
@@ -152,14 +152,31 @@ impl Signals {
     pub fn listen() -> io::Result<Self> {
         Ok(Self { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
     }
+
+    /// Waits for the next one.
+    pub async fn received(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
+        }
+    }
 }
 
-/// The engine over the store, and what the store has to remark.
-async fn engine(
+/// What everything stands on.
+struct Ground {
+    engine: Engine,
+    /// What the store has to remark.
+    remark: Option<String>,
+    tiers: Tiers,
+    replicated: Option<Replicated>,
+}
+
+/// Opens the store, and puts the engine over it.
+async fn ground(
     config: &Config,
     settings: &Settings,
     store: Option<Arc<dyn Store>>,
-) -> Result<(Engine, Option<String>), StartError> {
+) -> Result<Ground, StartError> {
     if settings.store.sync == SyncMode::Outcome
         && config.rules().iter().any(|rules| rules.unknown != Some(onlyonce_http::rules::Unknown::Rerun))
     {
@@ -169,27 +186,35 @@ async fn engine(
     }
     let secret = store::secret(&settings.store)?;
     let opened = match store {
-        Some(store) => Opened { store, remark: None },
+        Some(store) => Opened::alone(store, None),
         None => store::open(&settings.store).await.map_err(|error| match error {
             OpenError::Settings(error) => StartError::Config(error),
             OpenError::Store(error) => StartError::Store { url: settings.store.url.clone(), source: error },
         })?,
     };
-    let Opened { store, remark } = opened;
+    let Opened { store, remark, tiers, replicated } = opened;
     let policy = Policy::default().answer_within(settings.store.answer_within);
     let mut builder = Engine::builder(store).policy(policy);
     if let Some(secret) = secret {
         builder = builder.secret(secret);
     }
-    Ok((builder.build().await?, remark))
+    Ok(Ground { engine: builder.build().await?, remark, tiers, replicated })
 }
 
-fn layer(config: &Config, settings: &Settings, engine: &Engine) -> Result<OnceLayer, StartError> {
+fn layer(
+    config: &Config,
+    settings: &Settings,
+    engine: &Engine,
+    acknowledging: Option<Arc<dyn Acknowledging>>,
+) -> Result<OnceLayer, StartError> {
     let mut builder = OnceLayer::builder(engine.clone())
         .defaults(config.merged.defaults.clone())
         .buffered_bytes_max(settings.buffered_bytes_max);
     for rules in &config.merged.route {
         builder = builder.route(rules.clone());
+    }
+    if let Some(engines) = acknowledging {
+        builder = builder.acknowledged(engines);
     }
     if let Some(url) = &settings.auth_url {
         let auth = AuthUrl::new(url, settings).map_err(StartError::Upstream)?;
@@ -207,7 +232,7 @@ pub async fn check(sources: &Sources) -> Result<usize, StartError> {
     let settings = config.settings()?;
     check_principals(&config, &settings)?;
     let engine = Engine::builder(Arc::new(MemoryStore::default())).build().await?;
-    layer(&config, &settings, &engine)?;
+    layer(&config, &settings, &engine, store::presumed(&settings.store, &engine))?;
     Ok(config.merged.route.len())
 }
 

@@ -1,15 +1,23 @@
-//! From a store's URL to the store. The only file of the sidecar that names concrete stores.
+//! From a store's URL to the store. Only here does the sidecar name concrete stores.
+
+mod acknowledged;
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use onlyonce_core::{MemoryLimits, MemoryStore, Secret, Store, StoreError, StoreErrorKind, SystemClock};
+use onlyonce_core::store::tier::Tier;
+use onlyonce_core::store::tiered::TierFigures;
+use onlyonce_core::{
+    MemoryLimits, MemoryStore, Recent, Secret, Store, StoreError, StoreErrorKind, SystemClock, Tiered,
+};
 use onlyonce_store_embedded::{EmbeddedStore, Options, Sync};
 use onlyonce_store_postgres::{OpenErrorKind, PostgresStore};
-use onlyonce_store_redis::RedisStore;
+use onlyonce_store_redis::{RedisStore, RedisTier};
 
-use crate::config::{ConfigError, StoreSettings, SyncMode};
+use crate::config::{ConfigError, RedisSettings, StoreSettings, SyncMode};
+
+pub(crate) use acknowledged::{Replicated, presumed};
 
 /// Why there is no store.
 #[derive(Debug)]
@@ -26,16 +34,73 @@ pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
     /// What is to be known of it beyond what it survives, for the promise.
     pub(crate) remark: Option<String>,
+    pub(crate) tiers: Tiers,
+    /// For routes that wait for replicas.
+    pub(crate) replicated: Option<Replicated>,
+}
+
+impl Opened {
+    /// A store that has the last word.
+    pub(crate) fn alone(store: Arc<dyn Store>, remark: Option<String>) -> Self {
+        Self { store, remark, tiers: Tiers::default(), replicated: None }
+    }
+
+    /// Puts `tier` in front.
+    fn behind(mut self, name: &'static str, tier: Arc<dyn Tier>) -> Self {
+        let tiered = Arc::new(Tiered::new(self.store, tier, Arc::new(SystemClock::new())));
+        self.tiers.0.push((name, Arc::clone(&tiered)));
+        Self { store: tiered, ..self }
+    }
 }
 
 impl<S: Store> From<S> for Opened {
     fn from(store: S) -> Self {
-        Self { store: Arc::new(store), remark: None }
+        Self::alone(Arc::new(store), None)
     }
 }
 
-/// Opens the store that `settings` name.
+/// What stands in front of the store.
+#[derive(Debug, Default)]
+pub(crate) struct Tiers(Vec<(&'static str, Arc<Tiered>)>);
+
+impl Tiers {
+    /// Says how much each of them was good for.
+    pub(crate) fn log(&self) {
+        for (tier, tiered) in &self.0 {
+            let TierFigures { answered, asked } = tiered.figures();
+            tracing::info!(tier, answered, passed_on = asked, "claims that the tier saw");
+        }
+    }
+}
+
+/// Opens the store that `settings` name, with the tiers in front of it.
 pub(crate) async fn open(settings: &StoreSettings) -> Result<Opened, OpenError> {
+    let mut opened = Box::pin(authority(settings)).await?;
+    if let Some(url) = &settings.fast_tier {
+        let tier = RedisTier::connect(url, &onlyonce_store_redis::Options::default()).await;
+        let tier = tier.map_err(|error| match error.kind() {
+            StoreErrorKind::Misuse => OpenError::Settings(ConfigError::field("store.cache", told(&error))),
+            _ => OpenError::Store(error),
+        })?;
+        opened = opened.behind("cache", Arc::new(tier));
+        let url = crate::config::without_password(url);
+        opened.remark = Some(format!("behind the cache tier {url}, which may lose anything without harm"));
+    }
+    // What is in memory anyway needs no second place there.
+    if settings.recent_bytes_max > 0 && settings.url != "memory:" {
+        let tier = Recent::new(Arc::new(SystemClock::new()), settings.recent_bytes_max);
+        opened = opened.behind("recent", Arc::new(tier));
+    }
+    Ok(opened)
+}
+
+/// The error, and why.
+fn told(error: &StoreError) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), |why| format!("{error}: {why}"))
+}
+
+/// Opens the store that has the last word.
+async fn authority(settings: &StoreSettings) -> Result<Opened, OpenError> {
     let wrong = |problem: String| OpenError::Settings(ConfigError::field("store.url", problem));
     let url = crate::config::without_password(&settings.url);
     match settings.url.split_once(':') {
@@ -43,12 +108,7 @@ pub(crate) async fn open(settings: &StoreSettings) -> Result<Opened, OpenError> 
         Some(("memory", _)) => Err(wrong(format!("`{url}`: memory: takes nothing after the colon"))),
         Some(("file", "")) => Err(wrong("file: needs a folder, as in file:./onlyonce-data".to_owned())),
         Some(("file", folder)) => embedded(settings, Path::new(folder)).map(Opened::from),
-        Some(("redis" | "rediss" | "redis-sentinel" | "redis-cluster", _)) => {
-            let options = onlyonce_store_redis::Options::default();
-            let store = RedisStore::connect(&settings.url, options).await.map_err(OpenError::Store)?;
-            let remark = Some(store.survival().to_string());
-            Ok(Opened { store: Arc::new(store), remark })
-        }
+        Some(("redis" | "rediss" | "redis-sentinel" | "redis-cluster", _)) => redis(settings).await,
         Some(("postgres" | "postgresql", _)) => postgres(&settings.url).await.map(Opened::from),
         _ => Err(wrong(format!(
             "`{url}` names no store; there are memory:, file:DIR, redis://, rediss://, redis-sentinel://, \
@@ -77,6 +137,23 @@ fn embedded(settings: &StoreSettings, folder: &Path) -> Result<EmbeddedStore, Op
         ..Options::default()
     };
     EmbeddedStore::open(folder, options).map_err(OpenError::Store)
+}
+
+async fn redis(settings: &StoreSettings) -> Result<Opened, OpenError> {
+    let defaults = onlyonce_store_redis::Options::default();
+    let RedisSettings { prefix, connections, allow_eviction, lease_max } = settings.redis.clone();
+    let options = onlyonce_store_redis::Options {
+        prefix: prefix.unwrap_or(defaults.prefix),
+        connections: connections.unwrap_or(defaults.connections),
+        allow_eviction,
+        // As long as any lease may last, so that no claim has to announce its own.
+        quarantine: defaults.quarantine.max(lease_max),
+        ..defaults
+    };
+    let store = RedisStore::connect(&settings.url, options).await.map_err(OpenError::Store)?;
+    let mut opened = Opened::alone(Arc::new(store.clone()), Some(store.survival().to_string()));
+    opened.replicated = Some(Replicated(store));
+    Ok(opened)
 }
 
 async fn postgres(url: &str) -> Result<PostgresStore, OpenError> {

@@ -10,7 +10,7 @@ use super::Engine;
 use super::error::EngineError;
 use super::quota::Tallies;
 use super::recover::RecoveryHook;
-use super::shared::{Shared, UNRECORDED_MAX};
+use super::shared::{Common, Shared, UNRECORDED_MAX};
 use super::wait::Waiters;
 use crate::clock::{Clock, SystemClock};
 use crate::error::MisuseError;
@@ -55,6 +55,14 @@ impl Engine {
     pub fn with_policy_and_hooks_of_requests(&self, policy: Policy) -> Result<Self, EngineError> {
         check(&policy, true)?;
         Ok(self.under(policy))
+    }
+
+    /// The same engine over another handle of the *same* records, such as one that waits for replicas. Everything else
+    /// is shared: tasks, waiters, quotas, the shutdown.
+    #[must_use]
+    pub fn over(&self, store: Arc<dyn Store>) -> Self {
+        let shared = Shared { store, common: Arc::clone(&self.shared.common) };
+        Self { shared: Arc::new(shared), ..self.clone() }
     }
 
     fn under(&self, policy: Policy) -> Self {
@@ -114,16 +122,18 @@ impl EngineBuilder {
             policy: Arc::new(self.policy),
             shared: Arc::new(Shared {
                 store: self.store,
-                clock: self.clock,
-                secret,
-                hook: self.hook,
-                observer: self.observer,
-                waiters: Waiters::default(),
-                tallies: Tallies::default(),
-                unrecorded: Semaphore::new(UNRECORDED_MAX),
-                tasks: TaskTracker::new(),
-                stopping: CancellationToken::new(),
-                aborting: CancellationToken::new(),
+                common: Arc::new(Common {
+                    clock: self.clock,
+                    secret,
+                    hook: self.hook,
+                    observer: self.observer,
+                    waiters: Waiters::default(),
+                    tallies: Tallies::default(),
+                    unrecorded: Semaphore::new(UNRECORDED_MAX),
+                    tasks: TaskTracker::new(),
+                    stopping: CancellationToken::new(),
+                    aborting: CancellationToken::new(),
+                }),
             }),
         })
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,8 +34,21 @@ use crate::transition::{Claim, ClaimAnswer, Release, Terms, Token, UnknownPolicy
 /// and its record becomes unknown: memory stays bounded while the store is away.
 pub(super) const UNRECORDED_MAX: usize = 1024;
 
+/// The store, as one handle knows it, and what is the same for all.
 pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
+    pub(super) common: Arc<Common>,
+}
+
+impl Deref for Shared {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
+pub(super) struct Common {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) secret: Secret,
     pub(super) hook: Option<Arc<dyn RecoveryHook>>,
@@ -56,7 +70,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-impl Shared {
+impl Common {
     /// Starts a task that the caller's fate does not touch, unless the engine is shutting down.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<(), EngineError> {
         let _counted = self.counted()?;
@@ -205,7 +219,7 @@ impl Engine {
     }
 
     /// Gives back a grant that may have been made to a claim whose caller was refused: nothing was started.
-    fn settle(&self, claim: &Claim, claimed_at: Timestamp) {
+    pub(super) fn settle(&self, claim: &Claim, claimed_at: Timestamp) {
         let (shared, within) = (Arc::clone(&self.shared), self.policy.store_within);
         let until = claimed_at + self.terms.lease.get();
         // Under terms that change nothing but a grant of our own: another's unknown record is none of our business.

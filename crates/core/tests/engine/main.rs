@@ -8,6 +8,7 @@
 
 mod faults;
 mod lease;
+mod many;
 mod mended;
 mod once;
 mod quota;

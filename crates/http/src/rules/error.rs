@@ -13,7 +13,8 @@ pub struct RulesError {
 }
 
 impl RulesError {
-    pub(crate) fn new(what: impl Into<String>) -> Self {
+    /// Says what is wrong.
+    pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), source: None }
     }
 

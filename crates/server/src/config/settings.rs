@@ -1,5 +1,6 @@
 //! The settings of a running sidecar, from a merged configuration: every default filled in, every value checked.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -66,6 +67,9 @@ pub(crate) struct UpstreamSettings {
 pub struct StoreSettings {
     /// `memory:`, `file:DIR`, …
     pub url: String,
+    pub(crate) fast_tier: Option<String>,
+    pub(crate) recent_bytes_max: usize,
+    pub(crate) redis: RedisSettings,
     pub(crate) sync: SyncMode,
     pub(crate) memory_bytes_max: usize,
     pub(crate) records_max: Option<usize>,
@@ -73,6 +77,16 @@ pub struct StoreSettings {
     pub(crate) secret_file: Option<PathBuf>,
     pub(crate) sweep_every: Duration,
     pub(crate) answer_within: Duration,
+}
+
+/// What can be set about a Redis store. What is not is the store's own to choose.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RedisSettings {
+    pub(crate) prefix: Option<String>,
+    pub(crate) connections: Option<usize>,
+    pub(crate) allow_eviction: bool,
+    /// The longest lease that any rule gives.
+    pub(crate) lease_max: Duration,
 }
 
 /// The root of a service: scheme, host, port and perhaps a path that all requests go below; or a unix socket.
@@ -126,6 +140,15 @@ impl UpstreamUrl {
     }
 }
 
+impl fmt::Display for UpstreamUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.socket {
+            Some(socket) => write!(f, "unix:{}", socket.display()),
+            None => write!(f, "{}://{}{}", self.scheme, self.authority, self.prefix),
+        }
+    }
+}
+
 /// The lowest layer.
 pub(super) fn defaults() -> File {
     let seconds = |seconds| Some(Span::from_secs(seconds));
@@ -156,10 +179,12 @@ pub(super) fn defaults() -> File {
             url: Some("file:./onlyonce-data".to_owned()),
             sync: Some(SyncMode::Always),
             memory_bytes_max: Some(256 << 20),
+            recent_bytes_max: Some(16 << 20),
             sweep_every: seconds(1),
             answer_within: Some(Span(Duration::from_millis(500))),
             ..StoreSection::default()
         },
+        consume: super::consume::defaults(),
         log: LogSection { json: Some(false), filter: Some("info".to_owned()) },
         ..File::default()
     }
@@ -176,7 +201,7 @@ impl Config {
             ));
         }
         let proxy = &self.merged.proxy;
-        let settings = Settings {
+        let mut settings = Settings {
             listen: needed("proxy.listen", proxy.listen.clone())?,
             tls: tls(&self.merged.tls)?,
             connections_max: at_least_one("proxy.connections_max", proxy.connections_max)?,
@@ -204,6 +229,8 @@ impl Config {
             store: store(&self.merged.store)?,
         };
         self.check_upstream_time(&settings)?;
+        let leases = self.rules().into_iter().filter_map(|rules| rules.lease);
+        settings.store.redis.lease_max = leases.map(Span::get).max().unwrap_or_default();
         Ok(settings)
     }
 
@@ -231,9 +258,6 @@ impl Config {
 
     /// A setting that does nothing yet is refused: silence would be taken for consent.
     fn refuse_what_comes_later(&self) -> Result<(), ConfigError> {
-        if self.merged.store.fast_tier.is_some() {
-            return Err(ConfigError::field("store.cache", "the tiered store is not in this build (issue 5)"));
-        }
         if self.merged.admin.listen.is_some() || self.merged.admin.token.is_some() {
             return Err(ConfigError::field("admin", "the admin side is not in this build (issue 8)"));
         }
@@ -255,7 +279,7 @@ impl Config {
     }
 }
 
-fn needed<T>(field: &str, value: Option<T>) -> Result<T, ConfigError> {
+pub(super) fn needed<T>(field: &str, value: Option<T>) -> Result<T, ConfigError> {
     value.ok_or_else(|| ConfigError::field(field, "is not set"))
 }
 
@@ -266,7 +290,7 @@ fn at_least_one(field: &str, value: Option<usize>) -> Result<usize, ConfigError>
     }
 }
 
-fn span(field: &str, value: Option<Span>) -> Result<Duration, ConfigError> {
+pub(super) fn span(field: &str, value: Option<Span>) -> Result<Duration, ConfigError> {
     match needed(field, value)?.get() {
         Duration::ZERO => Err(ConfigError::field(field, "is zero: it would be over before it began")),
         value => Ok(value),
@@ -300,9 +324,30 @@ fn upstream(proxy: &ProxySection) -> Result<UpstreamSettings, ConfigError> {
     })
 }
 
-fn store(section: &StoreSection) -> Result<StoreSettings, ConfigError> {
+pub(super) fn store(section: &StoreSection) -> Result<StoreSettings, ConfigError> {
+    let url = needed("store.url", section.url.clone())?;
+    // Redis in front of Redis costs a round trip, and the stores of one machine need none.
+    if section.fast_tier.is_some() && !url.starts_with("postgres") {
+        return Err(ConfigError::field("store.cache", "only a postgres:// store has a cache tier"));
+    }
+    let of_redis = [
+        ("store.redis_prefix", section.redis_prefix.is_some()),
+        ("store.redis_connections", section.redis_connections.is_some()),
+        ("store.allow_eviction", section.allow_eviction.is_some()),
+    ];
+    if let Some((field, _)) = of_redis.iter().find(|(_, set)| *set && !url.starts_with("redis")) {
+        return Err(ConfigError::field(*field, "is for a Redis store only"));
+    }
     Ok(StoreSettings {
-        url: needed("store.url", section.url.clone())?,
+        url,
+        fast_tier: section.fast_tier.clone(),
+        recent_bytes_max: needed("store.recent_bytes_max", section.recent_bytes_max)?,
+        redis: RedisSettings {
+            prefix: section.redis_prefix.clone(),
+            connections: section.redis_connections,
+            allow_eviction: section.allow_eviction.unwrap_or(false),
+            lease_max: Duration::ZERO,
+        },
         sync: section.sync.unwrap_or_default(),
         memory_bytes_max: at_least_one("store.memory_bytes_max", section.memory_bytes_max)?,
         records_max: section.records_max,

@@ -136,7 +136,9 @@ fn what_cannot_work_is_refused_with_its_name() {
         (&format!("{good}[tls]\ncertificate = \"a\""), "tls.key"),
         (&format!("{good}[tls]\nclient_ca = \"a\""), "tls.certificate"),
         (&format!("{good}[defaults]\npath = \"/a\""), "defaults.path"),
-        (&format!("{good}[store]\ncache = \"redis://a\""), "issue 5"),
+        (&format!("{good}[store]\ncache = \"redis://a\""), "only a postgres:// store"),
+        (&format!("{good}[store]\nredis_prefix = \"a\""), "Redis store only"),
+        (&format!("{good}[store]\nallow_eviction = false"), "store.allow_eviction"),
         (&format!("{good}[admin]\nlisten = \"127.0.0.1:0\""), "issue 8"),
     ] {
         let error = read(text).unwrap().settings().unwrap_err().to_string();

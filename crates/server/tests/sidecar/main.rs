@@ -6,6 +6,7 @@ mod client;
 mod ledger;
 mod stage;
 
+mod acknowledged;
 mod cut;
 mod framing;
 mod lifecycle;

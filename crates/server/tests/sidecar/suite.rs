@@ -1,19 +1,21 @@
 //! Every clause of the HTTP suite against the sidecar, over each store that is in this build.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::thread;
+use std::sync::{Arc, OnceLock};
 
-use onlyonce_core::Store;
+use onlyonce_core::{Clock, Recent, Store, SystemClock, Tiered};
 use onlyonce_server::config::{File, Sources};
 use onlyonce_server::{ListenAddress, Sidecar};
 use onlyonce_testkit::Faulty;
 use onlyonce_testkit::http::{Door, Served, Setup};
+use onlyonce_testkit::suite::run_all;
 
-/// A sidecar in front of the suite's application, over `store`.
+/// A sidecar in front of the suite's application, over `store` behind the tier that is in front of every store.
 async fn open(setup: Setup, store: Arc<dyn Store>, answer_within: &str, keep: impl Send + 'static) -> Door {
     let upstream = Served::new(setup.application).await;
-    let store = Arc::new(Faulty::new(store));
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let store = Tiered::new(store, Arc::new(Recent::new(Arc::clone(&clock), 1 << 20)), clock);
+    let store = Arc::new(Faulty::new(Arc::new(store)));
     let mut flags = File { defaults: setup.rules, ..File::default() };
     crate::stage::be_patient(&mut flags);
     flags.proxy.listen = Some("127.0.0.1:0".parse().unwrap());
@@ -62,28 +64,6 @@ mod over_files {
 
     onlyonce_testkit::http_suite!(Sidecar);
 }
-
-/// Runs every clause against one server, which takes longer to start than most clauses to run. Names all that failed.
-fn run_all(clauses: &[(&str, fn())]) {
-    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..CLAUSES_AT_A_TIME {
-            scope.spawn(|| {
-                while let Some((name, clause)) = clauses.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // What a clause has to say of its failure was printed by its panic.
-                    if std::panic::catch_unwind(clause).is_err() {
-                        failed.lock().unwrap().push(*name);
-                    }
-                }
-            });
-        }
-    });
-    let failed = failed.into_inner().unwrap();
-    assert!(failed.is_empty(), "{} of {} clauses failed: {failed:?}", failed.len(), clauses.len());
-}
-
-/// Most of them wait for the server.
-const CLAUSES_AT_A_TIME: usize = 4;
 
 macro_rules! named_clauses {
     ($fixture:expr; $($clause:ident),* $(,)?) => {
@@ -149,6 +129,41 @@ mod over_postgres {
     fn every_clause_holds_over_postgres() {
         let server = PostgresServer::start(&[]).unwrap();
         URL.set(server.url()).unwrap();
+        run_all(&onlyonce_testkit::for_each_http_clause!([named_clauses] Sidecar));
+    }
+}
+
+mod over_tiers {
+    use onlyonce_store_postgres::{Options, PostgresStore, migrate};
+    use onlyonce_store_redis::RedisTier;
+    use onlyonce_testkit::http::HttpFixture;
+    use onlyonce_testkit::servers::{PostgresServer, RedisOptions, RedisServer};
+
+    use super::*;
+
+    static URLS: OnceLock<(String, String)> = OnceLock::new();
+    static OPENED: AtomicUsize = AtomicUsize::new(0);
+
+    struct Sidecar;
+
+    impl HttpFixture for Sidecar {
+        async fn open(&self, setup: Setup) -> Door {
+            let (url, tier) = URLS.get().unwrap();
+            let number = OPENED.fetch_add(1, Ordering::Relaxed);
+            let options = Options::from_url(&format!("{url}&schema=s{number}")).unwrap();
+            migrate(&options).await.unwrap();
+            let authority = PostgresStore::open(options).await.unwrap();
+            let tier = RedisTier::connect(tier, &onlyonce_store_redis::Options::default()).await.unwrap();
+            let store = Tiered::new(Arc::new(authority), Arc::new(tier), Arc::new(SystemClock::new()));
+            open(setup, Arc::new(store), "20s", ()).await
+        }
+    }
+
+    #[test]
+    fn every_clause_holds_over_postgres_behind_redis() {
+        let server = PostgresServer::start(&[]).unwrap();
+        let tier = RedisServer::start(RedisOptions::without_persistence()).unwrap();
+        URLS.set((server.url(), tier.url())).unwrap();
         run_all(&onlyonce_testkit::for_each_http_clause!([named_clauses] Sidecar));
     }
 }

@@ -66,6 +66,11 @@ impl Execution {
         self.token.fence
     }
 
+    /// What the grant is shown by, for doors that complete it inside a transaction of their own.
+    pub const fn token(&self) -> Token {
+        self.token
+    }
+
     /// 1 for the first attempt.
     pub const fn attempt(&self) -> u32 {
         self.attempt

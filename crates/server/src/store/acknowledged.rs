@@ -1,0 +1,60 @@
+//! Routes that wait for replicas before a grant or an outcome counts.
+
+use std::sync::Arc;
+
+use onlyonce_core::{Engine, StoreError};
+use onlyonce_http::rules::Acknowledgement;
+use onlyonce_http::{Acknowledging, RulesError};
+use onlyonce_store_redis::RedisStore;
+
+use super::told;
+use crate::config::StoreSettings;
+
+/// Engines whose grants and outcomes wait for replicas of a Redis store. They have no tier in front: what a route waits
+/// for is part of its answer.
+#[derive(Debug)]
+struct Acknowledged {
+    engine: Engine,
+    store: RedisStore,
+}
+
+/// A store that has replicas to wait for.
+#[derive(Debug)]
+pub(crate) struct Replicated(pub(super) RedisStore);
+
+impl Replicated {
+    /// Engines like `engine` that wait for them.
+    pub(crate) fn engines(self, engine: &Engine) -> Arc<dyn Acknowledging> {
+        Arc::new(Acknowledged { engine: engine.clone(), store: self.0 })
+    }
+}
+
+/// For checking rules without a store: whether the servers can do what a route asks for shows when it is opened.
+pub(crate) fn presumed(settings: &StoreSettings, engine: &Engine) -> Option<Arc<dyn Acknowledging>> {
+    #[derive(Debug)]
+    struct Presumed(Engine);
+
+    impl Acknowledging for Presumed {
+        fn engine(&self, _: Acknowledgement) -> Result<Engine, RulesError> {
+            Ok(self.0.clone())
+        }
+    }
+
+    settings.url.starts_with("redis").then(|| Arc::new(Presumed(engine.clone())) as _)
+}
+
+impl Acknowledging for Acknowledged {
+    fn engine(&self, acknowledgement: Acknowledgement) -> Result<Engine, RulesError> {
+        use onlyonce_store_redis::Acknowledgement as Redis;
+
+        let Acknowledgement { replicas, disk, within } = acknowledgement;
+        let within = within.get();
+        let asked = if disk {
+            Redis::Disks { master: true, replicas, within }
+        } else {
+            Redis::Replicas { count: replicas, within }
+        };
+        let wrong = |error: StoreError| RulesError::new(format!("acknowledgement: {}", told(&error)));
+        Ok(self.engine.over(Arc::new(self.store.acknowledged(asked).map_err(wrong)?)))
+    }
+}
