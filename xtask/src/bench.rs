@@ -3,8 +3,10 @@
 mod core;
 mod embedded;
 mod http;
+mod stores;
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use clap::Subcommand;
 
@@ -35,6 +37,20 @@ Examples:
   cargo xtask bench http --quick
   cargo xtask bench http --rounds 5 --seconds 10 --minutes 10")]
     Http(http::Arguments),
+    /// Measure the stores on Redis and Postgres beside middlewares of others over the same servers: a quiet machine is
+    /// needed.
+    ///
+    /// The sidecar and the layer in axum beside Express with ioredis or pg, `FastAPI` with redis-py, and axum-idempotent.
+    /// Fresh keys and replays a second, latency, processor time of a request in the process and in its server, and round
+    /// trips as the servers count them. About 20 minutes; prints tables in Markdown, the goals and the exact commands;
+    /// progress goes to stderr. Missing Debian packages are installed with apt-get, which needs root; the
+    /// packages of the peers go into the folder `ONLYONCE_TOOLS`; no service is started.
+    #[command(after_help = "\
+Examples:
+  cargo xtask bench stores --quick
+  cargo xtask bench stores --rounds 5 --seconds 10 --json stores.json
+  cargo xtask bench stores --part redis --redis redis --appendfsync everysec")]
+    Stores(stores::Arguments),
 }
 
 /// Measures, and prints a table.
@@ -43,7 +59,33 @@ pub(crate) fn run(suite: &Suite) -> Result<()> {
         Suite::Core => core::run(),
         Suite::Embedded(arguments) => embedded::run(arguments),
         Suite::Http(arguments) => http::run(arguments),
+        Suite::Stores(arguments) => stores::run(arguments),
     }
+}
+
+/// Adds the options that were given and the flags that are set, each under its name.
+fn pass_on<'c>(
+    command: &'c mut Command,
+    options: &[(&str, Option<String>)],
+    flags: &[(&str, bool)],
+) -> &'c mut Command {
+    for (name, value) in options {
+        if let Some(value) = value {
+            command.arg(name).arg(value);
+        }
+    }
+    command.args(flags.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name))
+}
+
+/// A number as it is passed on.
+fn number(number: Option<u64>) -> Option<String> {
+    number.map(|number| number.to_string())
+}
+
+/// Numbers as they are passed on: with a comma between, and none at all when there are none.
+fn list(numbers: &[u64]) -> Option<String> {
+    let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
+    (!numbers.is_empty()).then(|| numbers.join(","))
 }
 
 /// Builds a program of `crates/bench`.

@@ -1,15 +1,16 @@
-//! Builds each crate by itself, and with each of its features by itself.
+//! Builds each published crate by itself, and with each of its features by itself.
 //!
-//! A workspace build adds up the features of all members, which hides a feature that a crate forgot to ask for.
+//! A workspace build adds up the features of all members, which hides a feature that a crate forgot to ask for. Whoever
+//! builds what is not published builds the workspace.
 
 use std::process::Command;
 
 use crate::workspace::{Crate, Workspace};
 use crate::{Result, process};
 
-/// Checks every crate without features, then with each feature alone.
+/// Checks every published crate without features, then with each feature alone.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    for package in workspace.crates.iter().filter(|package| package.name != env!("CARGO_PKG_NAME")) {
+    for package in workspace.crates.iter().filter(|package| package.published) {
         for selection in selections(package) {
             process::run(check(workspace, package).args(selection))?;
         }

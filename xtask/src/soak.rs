@@ -13,7 +13,7 @@ const ONLY: &str = "test(/soak/) and not package(xtask)";
 /// Runs every soak test for `seconds`, in release mode. Without a seed it takes a new one.
 pub(crate) fn run(seconds: u64, seed: Option<u64>) -> Result<()> {
     let workspace = Workspace::read()?;
-    tools::install(&[tools::NEXTEST])?;
+    tools::install(&[tools::NEXTEST, tools::NATS, tools::VALKEY])?;
     long(&workspace.root, seconds, seed)
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn run(seconds: u64, seed: Option<u64>) -> Result<()> {
 pub(crate) fn long(root: &Path, seconds: u64, seed: Option<u64>) -> Result<()> {
     let seed = seed.unwrap_or_else(fresh_seed);
     println!("seed {seed}; to repeat: cargo xtask soak --seconds {seconds} --seed {seed}");
-    process::run(with(&mut tools::command(&tools::NEXTEST, root)?, seconds, seed).arg("--release"))
+    process::run(with(&mut tools::tests(root)?, seconds, seed).arg("--release"))
 }
 
 /// Adds what makes nextest run the soak tests and nothing else. No such test is a failure.

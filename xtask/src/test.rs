@@ -18,7 +18,7 @@ pub(crate) enum Depth {
 }
 
 /// What the steps need. A tool that is missing is installed, or the run fails: no step is ever skipped.
-const TOOLS: [Tool; 12] = [
+const TOOLS: [Tool; 16] = [
     tools::GIT,
     tools::PYTHON,
     tools::PIP,
@@ -28,6 +28,10 @@ const TOOLS: [Tool; 12] = [
     tools::REDIS,
     tools::POSTGRES,
     tools::PGBOUNCER,
+    tools::NATS,
+    tools::RABBITMQ,
+    tools::VALKEY,
+    tools::FAKETIME,
     tools::NEXTEST,
     tools::CARGO_DENY,
     tools::TYPOS,
@@ -52,7 +56,7 @@ pub(crate) fn run(depth: Depth) -> Result<()> {
     });
     report.step("tests", || {
         let arguments = "nextest run --workspace --all-features --no-tests=fail";
-        process::run(tools::command(&tools::NEXTEST, root)?.args(arguments.split(' ')))
+        process::run(tools::tests(root)?.args(arguments.split(' ')))
     });
     report
         .step("doctests", || process::run(&mut cargo(root, "test --quiet --doc --workspace --all-features")));

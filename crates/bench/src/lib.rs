@@ -1,11 +1,21 @@
-//! What the programs of this crate share: the machine they run on, the folder they work in, figures for people.
+//! What the programs of this crate share: the machine they run on, the folder they work in, servers, load, figures.
 //!
-//! Nothing here measures anything of the product, and nothing of the product uses it.
+//! Nothing here measures anything of the product by itself, and nothing of the product uses it.
 
+pub mod commands;
+pub mod conditions;
 pub mod figures;
+pub mod goal;
 pub mod machine;
+pub mod measured;
+pub mod pins;
+#[cfg(feature = "http")]
+pub mod serve;
+pub mod started;
+pub mod starter;
 pub mod usage;
 pub mod workplace;
+pub mod wrk;
 
 use std::error::Error;
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use crate::Result;
 
+/// File systems on which a sync costs nothing.
+const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
 /// Bytes in a block as file sizes on disk are counted.
 const BLOCK_BYTES: u64 = 512;
 /// The unit in which Linux tells processor times.
@@ -37,6 +39,15 @@ pub fn file_system(folder: &Path) -> Result<(String, u64)> {
         (Some(kind), Some(Ok(free))) => Ok((kind.to_owned(), free)),
         _ => Err(format!("df said nothing about {}: {table}", folder.display()).into()),
     }
+}
+
+/// Refuses a folder where the figures would mean nothing because syncs cost nothing there.
+pub fn check_disk(folder: &Path) -> Result<()> {
+    let (kind, _) = file_system(folder)?;
+    if IN_MEMORY.contains(&kind.as_str()) {
+        return Err(format!("{} is in memory ({kind}): choose a disk", folder.display()).into());
+    }
+    Ok(())
 }
 
 /// Writes back everything, so that no engine waits for what another one left.
@@ -109,6 +120,18 @@ pub fn processor_time(process: u32) -> Result<Duration> {
     Ok(TICK * ticks)
 }
 
+/// The same with those that have ended: it never goes down, also when a server lets children go.
+pub fn family_time(process: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    Ok(processor_time(process)? + TICK * ticks_in(&stat, ENDED).ok_or("no times in stat")?)
+}
+
+/// The words that a process was started with.
+pub fn command_line(process: u32) -> Result<Vec<String>> {
+    let line = fs::read_to_string(format!("/proc/{process}/cmdline"))?;
+    Ok(line.trim_end_matches('\0').split('\0').map(str::to_owned).collect())
+}
+
 /// The processor time that this process has used, with that of children which have ended and were waited for.
 pub fn own_time() -> Result<Duration> {
     let stat = fs::read_to_string("/proc/self/stat")?;
@@ -174,6 +197,9 @@ mod tests {
         assert!(memory_bytes(std::process::id()).unwrap() > 0);
         processor_time(std::process::id()).unwrap();
         own_time().unwrap();
+        let own = std::process::id();
+        assert!(family_time(own).unwrap() >= Duration::ZERO);
+        assert!(!command_line(own).unwrap()[0].is_empty());
     }
 
     #[test]

@@ -5,9 +5,6 @@ use std::path::{Path, PathBuf};
 
 use crate::{Result, machine};
 
-/// File systems on which a sync costs nothing.
-const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
-
 /// The file that says that everything in its folder is ours.
 const HOLDER: &str = "holder";
 
@@ -41,11 +38,7 @@ impl Workplace {
 
     /// Refuses a folder where the figures would mean nothing because syncs cost nothing there.
     pub fn check_disk(&self) -> Result<()> {
-        let (kind, _) = machine::file_system(&self.root)?;
-        if IN_MEMORY.contains(&kind.as_str()) {
-            return Err(format!("{} is in memory ({kind}): choose a disk", self.root.display()).into());
-        }
-        Ok(())
+        machine::check_disk(&self.root)
     }
 
     /// The folder itself, without links.

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use super::{build, build_package};
+use super::{build, build_package, list, number, pass_on};
 use crate::workspace::Workspace;
 use crate::{Result, process, tools};
 
@@ -48,24 +48,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
 
 fn with<'c>(command: &'c mut Command, arguments: &Arguments) -> &'c mut Command {
     let Arguments { rounds, seconds, minutes, connections, part, unpinned, quick } = arguments;
-    for (name, number) in [("--rounds", rounds), ("--seconds", seconds), ("--minutes", minutes)] {
-        if let Some(number) = number {
-            command.arg(name).arg(number.to_string());
-        }
-    }
-    if !connections.is_empty() {
-        let list: Vec<_> = connections.iter().map(u64::to_string).collect();
-        command.arg("--connections").arg(list.join(","));
-    }
-    if let Some(part) = part {
-        command.arg("--part").arg(part);
-    }
-    for (name, is_given) in [("--unpinned", unpinned), ("--quick", quick)] {
-        if *is_given {
-            command.arg(name);
-        }
-    }
-    command
+    let options = [
+        ("--rounds", number(*rounds)),
+        ("--seconds", number(*seconds)),
+        ("--minutes", number(*minutes)),
+        ("--connections", list(connections)),
+        ("--part", part.clone()),
+    ];
+    pass_on(command, &options, &[("--unpinned", *unpinned), ("--quick", *quick)])
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use onlyonce_bench::starter::sidecar_program;
 
 use crate::Result;
 use crate::serve::Server;
@@ -91,17 +92,7 @@ impl Arguments {
 
     /// The program whose `proxy` is measured.
     pub(crate) fn onlyonce(&self) -> Result<PathBuf> {
-        let program = match &self.onlyonce {
-            Some(program) => program.clone(),
-            None => std::env::current_exe()?.with_file_name("onlyonce"),
-        };
-        if program.is_file() {
-            Ok(program)
-        } else {
-            let build =
-                "build it with `cargo build --release --package onlyonce`, or name it with --onlyonce";
-            Err(format!("there is no program {}: {build}", program.display()).into())
-        }
+        sidecar_program(self.onlyonce.as_deref())
     }
 }
 

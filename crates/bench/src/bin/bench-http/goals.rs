@@ -1,53 +1,13 @@
 //! What the sidecar and the layer must reach, and whether they did.
 
-use std::fmt::{self, Write as _};
-
 use onlyonce_bench::figures::median;
+use onlyonce_bench::goal::{self, Goal, Verdict};
+use onlyonce_bench::measured::{FOREIGN_MAX, Measured};
+use onlyonce_bench::wrk::Mode;
 
-use crate::measure::Measurement;
-use crate::run::{FOREIGN_MAX, LAYER_CONNECTIONS, Results};
+use crate::run::{LAYER_CONNECTIONS, Results};
 use crate::subject::Subject;
 use crate::table::{is_sound, of, ratios};
-use crate::wrk::Mode;
-
-/// A goal, what was measured, and whether that is enough.
-#[derive(Debug, PartialEq)]
-struct Goal {
-    name: String,
-    measured: String,
-    verdict: Verdict,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Verdict {
-    Met,
-    NotMet,
-    /// nginx used only this share of its processor: something else was the limit, and then all are equally fast.
-    Undecided(f64),
-    /// Others used this share of the processors while one of the two was measured.
-    Disturbed(f64),
-}
-
-impl Verdict {
-    fn of(met: bool) -> Self {
-        if met { Self::Met } else { Self::NotMet }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Met => f.write_str("yes"),
-            Self::NotMet => f.write_str("**NOT met**"),
-            Self::Undecided(busy) => {
-                write!(f, "**UNDECIDED**: nginx was only {:.0} % busy, so it was not the limit", busy * 100.0)
-            }
-            Self::Disturbed(foreign) => {
-                write!(f, "**UNDECIDED**: others used {:.0} % of the processors", foreign * 100.0)
-            }
-        }
-    }
-}
 
 /// What is compared with nginx.
 #[derive(Debug, Clone, Copy)]
@@ -85,14 +45,7 @@ pub(crate) fn table(results: &Results) -> String {
     let mut goals = beside_nginx(results);
     goals.extend(LAYER_MICROS.iter().filter_map(|(mode, most)| layer(results, *mode, *most)));
     goals.extend(flat(results));
-    if goals.is_empty() {
-        return String::new();
-    }
-    let mut table = String::from("\n**Goals**\n\n| goal | measured | met |\n|---|---:|---|\n");
-    for Goal { name, measured, verdict } in goals {
-        let _ = writeln!(table, "| {name} | {measured} | {verdict} |");
-    }
-    table
+    goal::table(&goals)
 }
 
 fn beside_nginx(results: &Results) -> Vec<Goal> {
@@ -118,15 +71,15 @@ fn beside_nginx(results: &Results) -> Vec<Goal> {
                 Times::Processor(most) => measured <= most,
             };
             let sound = is_sound(results, subject, mode, connections);
-            let middle = |subject, figure: fn(&Measurement) -> f64| {
+            let middle = |subject, figure: fn(&Measured) -> f64| {
                 let rounds = of(results, subject, mode, connections);
-                median(rounds.into_iter().map(figure)).unwrap_or_default()
+                median(rounds.into_iter().map(|one| figure(&one.measured))).unwrap_or_default()
             };
             let foreign = middle(subject, |one| one.foreign).max(middle(Subject::Nginx, |one| one.foreign));
             let busy = middle(Subject::Nginx, |one| one.busy);
             let verdict = match times {
                 Times::Rate(_) if sound && foreign > FOREIGN_MAX => Verdict::Disturbed(foreign),
-                Times::Rate(_) if sound && busy < BUSY_MIN => Verdict::Undecided(busy),
+                Times::Rate(_) if sound && busy < BUSY_MIN => Verdict::Undecided("nginx", busy),
                 _ => Verdict::of(reached && sound),
             };
             goals.push(Goal {
@@ -145,7 +98,7 @@ fn beside_nginx(results: &Results) -> Vec<Goal> {
 
 fn layer(results: &Results, mode: Mode, most: f64) -> Option<Goal> {
     let rounds = of(results, Subject::Layered, mode, LAYER_CONNECTIONS);
-    let micros = median(rounds.iter().map(|one| one.processor_micros))?;
+    let micros = median(rounds.iter().map(|one| one.measured.processor_micros))?;
     let sound = is_sound(results, Subject::Layered, mode, LAYER_CONNECTIONS);
     Some(Goal {
         name: format!("layer in axum, {}: CPU a request at most {most} µs", mode.name()),
@@ -188,10 +141,10 @@ mod tests {
         let cpu = "onlyonce, memory:, fresh keys, 64 connections: CPU a request at most 2.0 × nginx";
         assert_eq!(goal(&rows(1.0, &[]), cpu).verdict, Verdict::Met);
         let mut starved = rows(9000.0, &[]);
-        starved.measurements[0].busy = 0.4;
-        assert_eq!(goal(&starved, name).verdict, Verdict::Undecided(0.4), "the load was the limit");
+        starved.measurements[0].measured.busy = 0.4;
+        assert_eq!(goal(&starved, name).verdict, Verdict::Undecided("nginx", 0.4), "the load was the limit");
         let mut disturbed = rows(1.0, &[]);
-        disturbed.measurements[1].foreign = 0.4;
+        disturbed.measurements[1].measured.foreign = 0.4;
         assert_eq!(goal(&disturbed, name).verdict, Verdict::Disturbed(0.4), "others were");
         assert_eq!(goal(&starved, cpu).verdict, Verdict::Met, "processor time does not depend on it");
     }

@@ -7,16 +7,13 @@
 
 mod arguments;
 mod subject;
-mod started;
 mod nginx;
 mod serve;
-mod wrk;
 mod measure;
 mod run;
 mod memory;
 mod table;
 mod goals;
-mod commands;
 
 use std::process::ExitCode;
 

@@ -3,13 +3,13 @@
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use onlyonce_bench::commands::shown;
 use onlyonce_bench::figures::median;
 use onlyonce_bench::machine;
+use onlyonce_bench::wrk::{self, Caller, Figures, Load, Mode, Wrk};
 
 use crate::Result;
-use crate::commands::shown;
 use crate::subject::{Starter, Subject};
-use crate::wrk::{self, Caller, Figures, Load, Mode, Wrk};
 
 /// How long records are kept: short, so that as many go as come.
 const RETENTION: &str = "5s";
@@ -71,10 +71,10 @@ fn watch_one(starter: &mut Starter<'_>, wrk: &mut Wrk, subject: Subject, minutes
     eprintln!("{}: {minutes} minutes of {} load", subject.name(), Mode::Mixed.name());
     let time = Duration::from_mins(u64::from(minutes));
     let load = Load { mode: Mode::Mixed, caller: Caller::Token, connections: CONNECTIONS, time };
-    let upstream = starter.upstream()?;
+    let upstream = starter.base.upstream()?;
     let mut server = starter.with(subject, Some(upstream.address()), &["--retention", RETENTION])?;
     wrk.renew();
-    starter.commands.note("memory", shown(&wrk.command(load, server.address())));
+    starter.base.commands.note("memory", shown(&wrk.command(load, server.address())));
     let start_bytes = machine::memory_bytes(server.id())?;
     let mut loader = Loader { child: Some(wrk.start(load, server.address())?) };
     let (begun, mut bytes) = (Instant::now(), Vec::new());

@@ -1,34 +1,29 @@
 //! The whole run: everything in turn, the order changed each time, so that no one has the quiet minutes for itself.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use onlyonce_bench::commands::shown;
+use onlyonce_bench::conditions::Conditions;
 use onlyonce_bench::machine;
+use onlyonce_bench::measured::{TRIES_MAX, Under, check_programs, quietest};
+use onlyonce_bench::pins::Pins;
+use onlyonce_bench::started::Started;
 use onlyonce_bench::workplace::Workplace;
+use onlyonce_bench::wrk::{Caller, Load, Mode, Wrk};
 
 use crate::arguments::{Arguments, Part};
-use crate::commands::shown;
-use crate::measure::{Measurement, Under, measure};
+use crate::measure::{Measurement, measure};
 use crate::memory::{self, Watched};
-use crate::started::Started;
-use crate::subject::{Pins, Starter, Subject};
-use crate::wrk::{Caller, Load, Mode, Wrk, check_programs};
+use crate::subject::{Starter, Subject};
 use crate::{Result, table};
 
-/// With more of the processors used by others a measurement is made again, but not for ever.
-pub(crate) const FOREIGN_MAX: f64 = 0.10;
-const TRIES_MAX: u32 = 3;
 /// At how many connections the layers are measured.
 pub(crate) const LAYER_CONNECTIONS: u32 = 64;
 
 /// Everything that was measured.
 #[derive(Debug)]
 pub(crate) struct Results {
-    pub(crate) rounds: u32,
-    pub(crate) window: Duration,
-    pub(crate) is_pinned: bool,
-    pub(crate) file_system: String,
-    pub(crate) load_before: String,
-    pub(crate) took: Duration,
+    pub(crate) conditions: Conditions,
     pub(crate) measurements: Vec<Measurement>,
     pub(crate) watched: Vec<Watched>,
     pub(crate) commands: String,
@@ -39,7 +34,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let (begun, load_before) = (Instant::now(), machine::load());
     let pins = Pins::new(arguments.unpinned);
     let proxies = arguments.has(Part::Proxies);
-    check_programs(proxies, pins)?;
+    let needed = [("wrk", "-v", true), ("nginx", "-v", proxies), ("taskset", "--version", pins.are_set())];
+    let needed: Vec<_> = needed.iter().filter(|one| one.2).map(|one| (one.0, one.1)).collect();
+    check_programs(&needed, "cargo xtask bench http")?;
     let workplace = Workplace::take(&arguments.folder)?;
     if !arguments.any_disk {
         workplace.check_disk()?;
@@ -57,19 +54,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let minutes = arguments.minutes;
     let watched =
         minutes.map(|minutes| memory::watch(&mut run.starter, &mut run.wrk, minutes)).transpose()?;
-    let results = Results {
+    let conditions = Conditions {
         rounds: arguments.rounds(),
         window: arguments.window(),
         is_pinned: pins.are_set(),
         file_system: workplace.file_system()?,
         load_before,
         took: begun.elapsed(),
-        commands: run.starter.commands.shown(),
+    };
+    let results = Results {
+        conditions,
+        commands: run.starter.base.commands.shown(),
         measurements: run.measurements,
         watched: watched.unwrap_or_default(),
     };
     println!("{}", table::all(&results));
-    let unsound = results.measurements.iter().filter(|measurement| !measurement.faults.is_empty()).count()
+    let unsound = results.measurements.iter().filter(|one| !one.measured.faults.is_empty()).count()
         + results.watched.iter().filter(|watched| !watched.faults.is_empty()).count();
     match unsound {
         0 => Ok(()),
@@ -91,7 +91,7 @@ impl Run<'_> {
     /// figures are compared had the same minute.
     fn proxies(&mut self) -> Result<()> {
         for round in 0..self.arguments.rounds() {
-            let upstream = self.starter.upstream()?;
+            let upstream = self.starter.base.upstream()?;
             let mut servers = self.start(&Subject::PROXIES, Some(&upstream))?;
             for mode in [Mode::Plain, Mode::Fresh, Mode::Replay] {
                 for connections in self.arguments.connections.clone() {
@@ -143,32 +143,17 @@ impl Run<'_> {
             let counter = upstream.map_or(server.address(), Started::address);
             let line = shown(&self.wrk.command(load, server.address()));
             let part = if upstream.is_some() { "proxy" } else { "layer" };
-            self.starter.commands.note(&format!("{part}: {}, {connections} connections", mode.name()), line);
-            let mut under = Under { subject: *subject, server, running: &running, counter };
+            self.starter
+                .base
+                .commands
+                .note(&format!("{part}: {}, {connections} connections", mode.name()), line);
+            let must_run = !(mode == Mode::Replay && subject.replays());
+            let mut under = Under { server, running: &running, counter, must_run };
             let tries = if self.arguments.quick { 1 } else { TRIES_MAX };
-            self.measurements.push(quietest(&mut under, &mut self.wrk, load, round, tries)?);
+            let one = quietest(tries, || measure(*subject, &mut under, &mut self.wrk, load, round))?;
+            self.measurements.push(one);
         }
         self.turn += 1;
         Ok(())
     }
-}
-
-/// Measures until others leave the machine alone, and answers what was measured when they did so most. A measurement
-/// that is not sound is never put aside.
-fn quietest(under: &mut Under<'_>, wrk: &mut Wrk, load: Load, round: u32, tries: u32) -> Result<Measurement> {
-    let mut best = measure(under, wrk, load, round)?;
-    for _ in 1..tries {
-        if best.foreign <= FOREIGN_MAX || !best.faults.is_empty() {
-            break;
-        }
-        eprintln!("  others used {:.0} % of the processors: once more", best.foreign * 100.0);
-        let again = measure(under, wrk, load, round)?;
-        if again.foreign < best.foreign || !again.faults.is_empty() {
-            best = again;
-        }
-    }
-    for fault in &best.faults {
-        eprintln!("  BROKEN: {fault}");
-    }
-    Ok(best)
 }

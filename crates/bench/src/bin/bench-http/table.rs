@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use onlyonce_bench::figures::{median, readable, rounded, spread, thousands};
-use onlyonce_bench::machine;
+use onlyonce_bench::figures::{errors, median, milliseconds, rounded, spread, thousands};
+use onlyonce_bench::measured::{Measured, rounds_of};
+use onlyonce_bench::wrk::Mode;
 
 use crate::goals;
 use crate::measure::Measurement;
 use crate::memory::Watched;
-use crate::run::{FOREIGN_MAX, Results};
+use crate::run::Results;
 use crate::subject::Subject;
-use crate::wrk::Mode;
 
 /// Every table.
 pub(crate) fn all(results: &Results) -> String {
@@ -29,37 +29,14 @@ pub(crate) fn all(results: &Results) -> String {
 }
 
 fn head(results: &Results) -> String {
-    let shares: Vec<_> = results.measurements.iter().map(|measured| measured.foreign).collect();
-    let worst = shares.iter().copied().fold(0.0, f64::max);
-    let busy = shares.iter().filter(|share| **share > FOREIGN_MAX).count();
-    let pins = if results.is_pinned {
-        "what is measured on the first, wrk and the upstream on the second"
-    } else {
-        "nothing pinned"
-    };
-    format!(
-        "Median of {} of {} after a second of warm-up, in another order each time; ratios are those within a \
-         round. One worker each; wrk with one thread; {} processors, {pins}; {}; {:.0} minutes in all. Others used \
-         {:.0} % of the processors meanwhile, {:.0} % at worst, more than {:.0} % in {busy} of {} measurements (load \
-         average {} before the run). CPU is that of the measured process alone.\n",
-        if results.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", results.rounds) },
-        readable(results.window),
-        machine::processors(),
-        results.file_system,
-        results.took.as_secs_f64() / 60.0,
-        median(shares).unwrap_or_default() * 100.0,
-        worst * 100.0,
-        FOREIGN_MAX * 100.0,
-        results.measurements.len(),
-        results.load_before,
-    )
+    let foreign: Vec<_> = results.measurements.iter().map(|one| one.measured.foreign).collect();
+    let pinned = "what is measured on the first, wrk and the upstream on the second";
+    results.conditions.told("", pinned, &foreign)
 }
 
 /// What was measured of a subject, round by round.
 pub(crate) fn of(results: &Results, subject: Subject, mode: Mode, connections: u32) -> Vec<&Measurement> {
-    let wanted =
-        |one: &&Measurement| one.subject == subject && one.mode == mode && one.connections == connections;
-    results.measurements.iter().filter(wanted).collect()
+    rounds_of(&results.measurements, subject, mode, connections)
 }
 
 /// A figure as so many times that of the first of its table, nginx or the bare handler, in the same round.
@@ -68,13 +45,13 @@ pub(crate) fn ratios(
     subject: Subject,
     mode: Mode,
     connections: u32,
-    figure: fn(&Measurement) -> f64,
+    figure: fn(&Measured) -> f64,
 ) -> Vec<f64> {
     let first = if Subject::LAYERS.contains(&subject) { Subject::LAYERS[0] } else { Subject::PROXIES[0] };
     let theirs = of(results, first, mode, connections);
     let ratio = |ours: &Measurement| {
         let theirs = theirs.iter().find(|theirs| theirs.round == ours.round)?;
-        Some(figure(ours) / figure(theirs))
+        Some(figure(&ours.measured) / figure(&theirs.measured))
     };
     of(results, subject, mode, connections).into_iter().filter_map(ratio).collect()
 }
@@ -82,7 +59,8 @@ pub(crate) fn ratios(
 /// Whether nothing was wrong with it, nor with what it is compared with.
 pub(crate) fn is_sound(results: &Results, subject: Subject, mode: Mode, connections: u32) -> bool {
     let with = [subject, Subject::Nginx];
-    with.iter().all(|one| of(results, *one, mode, connections).iter().all(|one| one.faults.is_empty()))
+    with.iter()
+        .all(|one| of(results, *one, mode, connections).iter().all(|one| one.measured.faults.is_empty()))
 }
 
 fn load(results: &Results, subjects: &[Subject], mode: Mode, connections: u32) -> String {
@@ -99,16 +77,16 @@ fn load(results: &Results, subjects: &[Subject], mode: Mode, connections: u32) -
         if rounds.is_empty() {
             continue;
         }
-        let middle = |figure: fn(&Measurement) -> f64| {
-            median(rounds.iter().map(|one| figure(one))).unwrap_or_default()
+        let middle = |figure: fn(&Measured) -> f64| {
+            median(rounds.iter().map(|one| figure(&one.measured))).unwrap_or_default()
         };
-        let times = |figure: fn(&Measurement) -> f64| {
+        let times = |figure: fn(&Measured) -> f64| {
             let ratios = ratios(results, subject, mode, connections, figure);
             let (low, high) = spread(ratios.iter().copied());
             median(ratios).map_or("–".into(), |middle| format!("{middle:.2} ({low:.2}–{high:.2})"))
         };
-        let (slowest, fastest) = spread(rounds.iter().map(|one| one.requests_per_second));
-        let (least, most) = spread(rounds.iter().map(|one| one.processor_micros));
+        let (slowest, fastest) = spread(rounds.iter().map(|one| one.measured.requests_per_second));
+        let (least, most) = spread(rounds.iter().map(|one| one.measured.processor_micros));
         let _ = writeln!(
             table,
             "| {} | {} | {}–{} | {} | {:.2} | {:.2} | {:.1} | {least:.1}–{most:.1} | {} | {:.0} | {:.0} | {} |",
@@ -123,20 +101,10 @@ fn load(results: &Results, subjects: &[Subject], mode: Mode, connections: u32) -
             times(|one| one.processor_micros),
             middle(|one| one.busy) * 100.0,
             middle(|one| one.foreign) * 100.0,
-            errors(&rounds),
+            errors(rounds.iter().flat_map(|one| &one.measured.faults)),
         );
     }
     table
-}
-
-#[expect(clippy::cast_precision_loss, reason = "microseconds of seconds are far below 2^52")]
-fn milliseconds(micros: u64) -> f64 {
-    micros as f64 / 1000.0
-}
-
-fn errors(rounds: &[&Measurement]) -> String {
-    let faults: Vec<_> = rounds.iter().flat_map(|one| one.faults.iter().map(String::as_str)).collect();
-    if faults.is_empty() { "0".to_owned() } else { format!("**BROKEN: {}**", faults.join("; ")) }
 }
 
 fn memory(watched: &[Watched]) -> String {
@@ -150,8 +118,7 @@ fn memory(watched: &[Watched]) -> String {
     );
     for one in watched {
         let mebibytes = |bytes: u64| format!("{}", bytes >> 20);
-        let faults =
-            if one.faults.is_empty() { "0".into() } else { format!("**BROKEN: {}**", one.faults.join("; ")) };
+        let faults = errors(&one.faults);
         let _ = writeln!(
             table,
             "| {} | {} | {} | {} | {} | {} | {} | {} | {faults} |",
@@ -178,22 +145,21 @@ pub(crate) fn sample(rows: &[(Subject, f64, f64, &[&str])]) -> Results {
             mode: Mode::Fresh,
             connections: 64,
             round: 0,
-            requests_per_second,
-            p50_micros: 1500,
-            p99_micros: 4000,
-            processor_micros,
-            busy: 0.98,
-            foreign: 0.03,
-            faults,
+            measured: Measured {
+                requests_per_second,
+                p50_micros: 1500,
+                p99_micros: 4000,
+                processor_micros,
+                busy: 0.98,
+                foreign: 0.03,
+                faults,
+                ..Measured::default()
+            },
+            more: (),
         }
     };
     Results {
-        rounds: 1,
-        window: std::time::Duration::from_secs(5),
-        is_pinned: true,
-        file_system: "ext4".into(),
-        load_before: "0.10".into(),
-        took: std::time::Duration::from_mins(1),
+        conditions: onlyonce_bench::conditions::Conditions::default(),
         measurements: rows.iter().map(measurement).collect(),
         watched: Vec::new(),
         commands: String::new(),

@@ -7,24 +7,26 @@ use std::process::Command;
 
 /// The first command of each kind.
 #[derive(Debug)]
-pub(crate) struct Commands {
+pub struct Commands {
     folder: String,
     noted: Vec<(String, String)>,
 }
 
 impl Commands {
-    pub(crate) fn new(folder: &Path) -> Self {
+    /// None yet. What lies below `folder` is shown as `$DIR`.
+    pub fn new(folder: &Path) -> Self {
         Self { folder: folder.display().to_string(), noted: Vec::new() }
     }
 
-    pub(crate) fn note(&mut self, name: &str, line: String) {
+    /// Keeps the command for `name`, unless there is one already.
+    pub fn note(&mut self, name: &str, line: String) {
         if !self.noted.iter().any(|(noted, _)| noted == name) {
             self.noted.push((name.to_owned(), line));
         }
     }
 
     /// Ports, process ids and the folder differ from run to run.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         let mut text = String::from("\n**Commands**\n\n```sh\n");
         for (name, line) in &self.noted {
             let _ = writeln!(text, "# {name}\n{}", line.replace(&self.folder, "$DIR"));
@@ -34,7 +36,7 @@ impl Commands {
 }
 
 /// The command with the variables that were set for it. Of a program only its name: where it lies is one machine's.
-pub(crate) fn shown(command: &Command) -> String {
+pub fn shown(command: &Command) -> String {
     let set = command
         .get_envs()
         .filter_map(|(name, value)| Some(format!("{}={}", name.to_string_lossy(), value?.to_string_lossy())));

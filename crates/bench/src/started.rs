@@ -19,7 +19,7 @@ const LISTENING: &str = "listening on ";
 
 /// A running server. It is ended when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub struct Started {
     child: Child,
     name: &'static str,
     address: SocketAddr,
@@ -28,7 +28,7 @@ pub(crate) struct Started {
 
 impl Started {
     /// Starts `command`, which writes what it has to say into `log`. Without `address` it says there where it listens.
-    pub(crate) fn start(
+    pub fn start(
         name: &'static str,
         command: &mut Command,
         log: &Path,
@@ -66,7 +66,7 @@ impl Started {
     }
 
     /// An error if the server has ended.
-    pub(crate) fn check(&mut self) -> Result<()> {
+    pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => Err(format!("{} ended ({status}): {}", self.name, self.last_words()).into()),
@@ -79,18 +79,20 @@ impl Started {
         last.into_iter().rev().collect::<Vec<_>>().join(" / ")
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // nginx and the sidecar end in order. The first cuts off what runs, the second finishes it.
+        // They end in order: nginx cuts off what runs, the sidecar finishes it.
         let _ = Command::new("kill").args(["-s", "TERM", &self.child.id().to_string()]).status();
         let begun = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) {

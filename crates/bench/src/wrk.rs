@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use onlyonce_bench::machine;
-
 use crate::Result;
-use crate::subject::Pins;
+use crate::machine;
+use crate::pins::Pins;
 
 const SCRIPT: &str = include_str!("wrk.lua");
 /// How many keys are replayed in turn.
@@ -19,10 +18,14 @@ const NAME_LENGTH: usize = 12;
 
 /// What the requests are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Mode {
+pub enum Mode {
+    /// No key at all.
     Plain,
+    /// A new key every time.
     Fresh,
+    /// Keys that were completed.
     Replay,
+    /// Some of each.
     Mixed,
 }
 
@@ -37,7 +40,8 @@ impl Mode {
         }
     }
 
-    pub(crate) const fn name(self) -> &'static str {
+    /// What the tables call it.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Plain => "pass-through",
             Self::Fresh => "fresh keys",
@@ -49,36 +53,46 @@ impl Mode {
 
 /// Who the requests say that they are from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Caller {
+pub enum Caller {
+    /// One and the same, by a bearer token.
     Token,
+    /// Many, each by a cookie.
     Session,
 }
 
 /// One run of wrk.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Load {
-    pub(crate) mode: Mode,
-    pub(crate) caller: Caller,
-    pub(crate) connections: u32,
-    pub(crate) time: Duration,
+pub struct Load {
+    /// What is asked.
+    pub mode: Mode,
+    /// By whom.
+    pub caller: Caller,
+    /// On how many connections.
+    pub connections: u32,
+    /// For how long, in whole seconds.
+    pub time: Duration,
 }
 
 /// What wrk says at the end.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Figures {
-    pub(crate) requests: u64,
-    pub(crate) seconds: f64,
-    pub(crate) p50_micros: u64,
-    pub(crate) p99_micros: u64,
+pub struct Figures {
+    /// How many were answered.
+    pub requests: u64,
+    /// In how long.
+    pub seconds: f64,
+    /// The latency that half of them did not exceed.
+    pub p50_micros: u64,
+    /// The latency that all but one in a hundred did not exceed.
+    pub p99_micros: u64,
     /// Connections that failed or broke, and answers that came too late.
-    pub(crate) socket_errors: u64,
+    pub socket_errors: u64,
     /// Answers of 400 and more.
-    pub(crate) refused: u64,
+    pub refused: u64,
 }
 
 impl Figures {
     /// What is wrong with what wrk saw.
-    pub(crate) fn faults(self) -> Vec<String> {
+    pub fn faults(self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.requests == 0 {
             faults.push("no answer at all".to_owned());
@@ -96,7 +110,7 @@ impl Figures {
 
 /// wrk with its script.
 #[derive(Debug)]
-pub(crate) struct Wrk {
+pub struct Wrk {
     script: PathBuf,
     pins: Pins,
     runs: u64,
@@ -104,18 +118,19 @@ pub(crate) struct Wrk {
 
 impl Wrk {
     /// Puts the script into `folder`.
-    pub(crate) fn new(folder: &Path, pins: Pins) -> Result<Self> {
+    pub fn new(folder: &Path, pins: Pins) -> Result<Self> {
         let script = folder.join("wrk.lua");
         fs::write(&script, SCRIPT)?;
         Ok(Self { script, pins, runs: 0 })
     }
 
     /// The next run gets keys of its own.
-    pub(crate) fn renew(&mut self) {
+    pub fn renew(&mut self) {
         self.runs += 1;
     }
 
-    pub(crate) fn command(&self, load: Load, address: SocketAddr) -> Command {
+    /// The command that puts `load` on whoever listens at `address`.
+    pub fn command(&self, load: Load, address: SocketAddr) -> Command {
         let caller = match load.caller {
             Caller::Token => "token",
             Caller::Session => "session",
@@ -133,12 +148,12 @@ impl Wrk {
     }
 
     /// Runs it to its end.
-    pub(crate) fn run(&self, load: Load, address: SocketAddr) -> Result<Figures> {
+    pub fn run(&self, load: Load, address: SocketAddr) -> Result<Figures> {
         figures(&machine::output(&mut self.command(load, address))?)
     }
 
     /// Starts it, for whoever has something to do meanwhile.
-    pub(crate) fn start(&self, load: Load, address: SocketAddr) -> Result<Child> {
+    pub fn start(&self, load: Load, address: SocketAddr) -> Result<Child> {
         let mut command = self.command(load, address);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         Ok(child.map_err(|error| format!("starting wrk: {error}"))?)
@@ -146,7 +161,7 @@ impl Wrk {
 }
 
 /// Reads the line that the script prints.
-pub(crate) fn figures(output: &str) -> Result<Figures> {
+pub fn figures(output: &str) -> Result<Figures> {
     let line = output.lines().find_map(|line| line.strip_prefix("figures "));
     let numbers: Vec<u64> =
         line.unwrap_or_default().split(' ').filter_map(|number| number.parse().ok()).collect();
@@ -158,21 +173,6 @@ pub(crate) fn figures(output: &str) -> Result<Figures> {
     let socket_errors = connect + read + write + timeout;
     let seconds = Duration::from_micros(micros).as_secs_f64();
     Ok(Figures { requests, seconds, p50_micros, p99_micros, socket_errors, refused })
-}
-
-/// An error that says what to do when a program is not there.
-pub(crate) fn check_programs(nginx: bool, pins: Pins) -> Result<()> {
-    let needed = [("wrk", "-v", true), ("nginx", "-v", nginx), ("taskset", "--version", pins.are_set())];
-    for (program, version, _) in needed.iter().filter(|(_, _, is_needed)| *is_needed) {
-        // wrk tells its version and then fails: that it starts is all we ask.
-        let probe = Command::new(program).arg(version).stdin(Stdio::null()).output();
-        if let Err(error) = probe {
-            let advice =
-                "`cargo xtask bench http` installs it on Debian, as root; elsewhere install it first";
-            return Err(format!("{program} does not start ({error}): {advice}").into());
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ const ANSWER: &str =
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Plain hyper.
-pub(super) async fn serve(listener: TcpListener) -> Result<()> {
+pub async fn serve(listener: TcpListener) -> Result<()> {
     let runs = Arc::new(AtomicU64::new(0));
     loop {
         let (stream, _) = listener.accept().await?;
@@ -60,7 +60,7 @@ async fn answer(
 }
 
 /// In axum.
-pub(super) fn router() -> Router {
+pub fn router() -> Router {
     async fn pay(State(runs): State<Arc<AtomicU64>>, _body: Bytes) -> impl IntoResponse {
         runs.fetch_add(1, Ordering::Relaxed);
         (StatusCode::CREATED, [(header::CONTENT_TYPE, JSON)], ANSWER)
