@@ -1,0 +1,357 @@
+//! Kafka: `kafka://HOST:PORT,…/TOPIC,…`.
+//!
+//! | parameter | default | what it says |
+//! |---|---|---|
+//! | `group` | [`Options::group`] | the consumer group |
+//! | `from` | `earliest` | where a group without offsets begins: `earliest` or `latest` |
+//! | `dead_letter` | `TOPIC.dead-letter` | the topic that dead letters are sent to, which must be there or be made on use |
+//! | `session_seconds` | 45 | how long a member may be silent before its partitions go to others |
+//! | `retention_seconds` | | how long the topic keeps records: the horizon. Unbounded when it is left out |
+//!
+//! An offset is committed only up to the lowest record that is not finished, however many after it are: what is finished
+//! out of order and not committed when this process ends is delivered again. Offsets are never compared with a highest one
+//! seen: a partition that goes back delivers everything again.
+//!
+//! A retry waits here, and its partition is paused meanwhile, so that the records after it do not overtake it further. When
+//! a partition is taken away its deliveries are Gone at once, also those that wait. There is no time within which a
+//! delivery must be settled: the broker is asked for news while handlers work.
+//!
+//! The key of a record is the header `kafka-key`. Connections are not encrypted in this build.
+
+mod context;
+mod convert;
+mod offsets;
+mod reader;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use onlyonce_inbox::{Extended, Horizon, Settled, Settlement, Source, SourceError, SourceErrorKind};
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{CommitMode, Consumer as _, StreamConsumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::OwnedMessage;
+use rdkafka::producer::FutureProducer;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio_util::sync::CancellationToken;
+
+use crate::ledger::Ledger;
+use crate::pumped::{Broker, Pumped};
+use crate::url::{SourceUrl, wrong};
+use crate::{Options, each};
+
+use context::Watch;
+use offsets::{Offsets, Place};
+
+const DOING: &str = "settling deliveries";
+/// How long a member may be silent. In seconds; the brokers' own default.
+const SESSION: u64 = 45;
+/// With these answers the broker says that the partition is somebody else's now.
+const TAKEN_AWAY: [RDKafkaErrorCode; 6] = [
+    RDKafkaErrorCode::IllegalGeneration,
+    RDKafkaErrorCode::UnknownMemberId,
+    RDKafkaErrorCode::RebalanceInProgress,
+    RDKafkaErrorCode::AssignmentLost,
+    RDKafkaErrorCode::FencedInstanceId,
+    RDKafkaErrorCode::FencedMemberEpoch,
+];
+
+/// One delivery of a record.
+#[derive(Debug, Clone)]
+pub(crate) struct Handle {
+    place: Place,
+    offset: i64,
+    /// Which assignment of the partition it came in.
+    epoch: u64,
+    deliveries: u32,
+    record: Arc<OwnedMessage>,
+}
+
+type Reader = StreamConsumer<Watch>;
+
+/// Topics, read by one member of a group.
+pub(crate) struct Topics {
+    settings: Settings,
+    /// `None` once it is closed.
+    consumer: Mutex<Option<Arc<Reader>>>,
+    producer: FutureProducer,
+    offsets: Arc<Mutex<Offsets>>,
+    /// INVARIANT: as many as there are unsettled deliveries: their partitions are paused meanwhile.
+    retries: UnboundedSender<(Handle, Duration)>,
+    waiting: tokio::sync::Mutex<UnboundedReceiver<(Handle, Duration)>>,
+}
+
+impl std::fmt::Debug for Topics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Topics").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Settings {
+    topics: Vec<String>,
+    group: String,
+    dead_letter: String,
+    horizon: Horizon,
+    timeout: Duration,
+    fetch_bytes_max: usize,
+}
+
+/// Opens the topics that a URL names.
+pub(crate) async fn open(mut url: SourceUrl, options: &Options) -> Result<Box<dyn Source>, SourceError> {
+    let named = url.named("topic")?;
+    let retention = url.value("retention_seconds")?;
+    let settings = Settings {
+        topics: named.split(',').map(str::to_owned).collect(),
+        group: url.take("group").unwrap_or_else(|| options.group.clone()),
+        dead_letter: url
+            .take("dead_letter")
+            .unwrap_or_else(|| format!("{}.dead-letter", named.split(',').next().unwrap_or_default())),
+        horizon: retention
+            .map_or(Horizon::Unbounded, |seconds| Horizon::Within(Duration::from_secs(seconds))),
+        timeout: options.timeout,
+        fetch_bytes_max: options.fetch_bytes_max,
+    };
+    let from = url.take("from").unwrap_or_else(|| "earliest".to_owned());
+    let session: u64 = url.value("session_seconds")?.unwrap_or(SESSION);
+    if url.authority.contains('@') {
+        return Err(wrong("credentials need an encrypted connection, which this build does not have"));
+    }
+    let brokers = url.authority.clone();
+    url.finish()?;
+    if !["earliest", "latest"].contains(&from.as_str()) || session == 0 {
+        return Err(wrong("from is neither earliest nor latest, or session_seconds is 0"));
+    }
+    if settings.topics.iter().any(|topic| topic.is_empty() || *topic == settings.dead_letter) {
+        return Err(wrong("a topic has no name, or dead_letter names one that is read"));
+    }
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", brokers)
+        .set("client.id", "onlyonce")
+        .set("socket.timeout.ms", (settings.timeout.as_millis() / 2).max(100).to_string());
+    let topics =
+        tokio::task::spawn_blocking(move || Topics::connect(settings, &config, &from, session)).await;
+    let topics = topics.map_err(|error| unavailable("opening the topics", error))??;
+    Ok(Box::new(Pumped::start(topics)))
+}
+
+impl Topics {
+    /// Blocks while the brokers are asked for the topics.
+    fn connect(
+        settings: Settings,
+        config: &ClientConfig,
+        from: &str,
+        session: u64,
+    ) -> Result<Self, SourceError> {
+        const DOING: &str = "opening the topics";
+        let offsets = Arc::new(Mutex::new(Offsets::default()));
+        let kilobytes = (settings.fetch_bytes_max / 1024).clamp(1, 2_000_000);
+        let reader: Reader = config
+            .clone()
+            .set("group.id", &settings.group)
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("auto.offset.reset", from)
+            .set("isolation.level", "read_committed")
+            .set("session.timeout.ms", (session * 1000).to_string())
+            .set("heartbeat.interval.ms", (session * 1000 / 3).min(3000).to_string())
+            .set("queued.min.messages", "1000")
+            .set("queued.max.messages.kbytes", kilobytes.to_string())
+            .create_with_context(Watch::new(Arc::clone(&offsets)))
+            .map_err(|error| failed(DOING, error))?;
+        let producer: FutureProducer = config
+            .clone()
+            .set("enable.idempotence", "true")
+            .set("message.timeout.ms", settings.timeout.as_millis().max(1000).to_string())
+            .create()
+            .map_err(|error| failed(DOING, error))?;
+        for topic in settings.topics.iter().chain([&settings.dead_letter]) {
+            let found =
+                reader.fetch_metadata(Some(topic), settings.timeout).map_err(|error| failed(DOING, error))?;
+            if let Some(why) = found.topics().iter().find_map(rdkafka::metadata::MetadataTopic::error) {
+                let why = format!("{topic}: {:?}", RDKafkaErrorCode::from(why));
+                // A topic that is made on use says so at first.
+                if !why.contains("UnknownTopicOrPartition") && !why.contains("LeaderNotAvailable") {
+                    return Err(SourceError::new(SourceErrorKind::Refused, DOING).because(why));
+                }
+            }
+        }
+        let names: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
+        reader.subscribe(&names).map_err(|error| failed(DOING, error))?;
+        let (retries, waiting) = unbounded_channel();
+        let (consumer, waiting) = (Mutex::new(Some(Arc::new(reader))), tokio::sync::Mutex::new(waiting));
+        Ok(Self { settings, consumer, producer, offsets, retries, waiting })
+    }
+
+    fn consumer(&self) -> Option<Arc<Reader>> {
+        self.consumer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn offsets(&self) -> MutexGuard<'_, Offsets> {
+        self.offsets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is done before a delivery is finished: a dead letter is kept, and a retry is put aside.
+    async fn prepare(&self, handle: &Handle, settlement: &Settlement) -> Result<Prepared, SourceError> {
+        if !self.offsets().is_open(handle) {
+            return Ok(Prepared::Gone);
+        }
+        match settlement {
+            Settlement::Ack => Ok(Prepared::Finish),
+            Settlement::DeadLetter { reason } => {
+                let record =
+                    convert::dead_letter(handle, &self.settings.dead_letter, &self.settings.group, reason);
+                let kept = self.producer.send(record, self.settings.timeout).await;
+                kept.map(|_| Prepared::Finish).map_err(|(error, _)| failed("keeping a dead letter", error))
+            }
+            Settlement::Retry { after } => {
+                // Nobody listens once the source is closed: then its partition is somebody else's.
+                let _ = self.retries.send((handle.clone(), *after));
+                Ok(Prepared::Waits)
+            }
+        }
+    }
+
+    /// Commits how far each of `places` has come.
+    async fn commit(&self, places: &BTreeSet<Place>) -> Result<(), SourceError> {
+        let mut list = TopicPartitionList::new();
+        for place in places {
+            if let Some(position) = self.offsets().position(place) {
+                let added = list.add_partition_offset(&place.0, place.1, Offset::Offset(position));
+                added.map_err(|error| failed(DOING, error))?;
+            }
+        }
+        let Some(consumer) = self.consumer().filter(|_| list.count() > 0) else { return Ok(()) };
+        let committing = tokio::task::spawn_blocking(move || consumer.commit(&list, CommitMode::Sync));
+        match tokio::time::timeout(self.settings.timeout, committing).await {
+            Ok(Ok(committed)) => committed.map_err(|error| failed(DOING, error)),
+            Ok(Err(error)) => Err(unavailable(DOING, error)),
+            Err(_) => Err(unavailable(DOING, "no answer in time")),
+        }
+    }
+}
+
+/// Blocks: how many records of `topics` the group has still to finish.
+fn count(consumer: &Reader, topics: &[String], timeout: Duration) -> Result<u64, KafkaError> {
+    let mut list = TopicPartitionList::new();
+    for topic in topics {
+        for found in consumer.fetch_metadata(Some(topic), timeout)?.topics() {
+            for partition in found.partitions() {
+                list.add_partition(topic, partition.id());
+            }
+        }
+    }
+    let mut count = 0;
+    for place in consumer.committed_offsets(list, timeout)?.elements() {
+        let (low, high) = consumer.fetch_watermarks(place.topic(), place.partition(), timeout)?;
+        let position = place.offset().to_raw().unwrap_or(low).max(low);
+        count += u64::try_from(high - position).unwrap_or_default();
+    }
+    Ok(count)
+}
+
+/// How far a settlement is before offsets are committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Prepared {
+    Finish,
+    Waits,
+    Gone,
+}
+
+impl Broker for Topics {
+    type Handle = Handle;
+
+    async fn pump(&self, ledger: &Ledger<Handle>, stop: &CancellationToken) {
+        // What a read that is cut off had taken is not committed.
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.read(ledger) => {}
+        }
+    }
+
+    async fn settle(
+        &self,
+        _: &Ledger<Handle>,
+        items: &[(Handle, Settlement)],
+    ) -> Vec<Result<Settled, SourceError>> {
+        let prepared = join_all(items.iter().map(|(handle, how)| self.prepare(handle, how))).await;
+        let mut finished = Vec::new();
+        let mut results = Vec::with_capacity(items.len());
+        for (at, ((handle, _), prepared)) in items.iter().zip(prepared).enumerate() {
+            results.push(match prepared {
+                Ok(Prepared::Finish) if self.offsets().finish(handle) => {
+                    finished.push(at);
+                    Ok(Settled::Settled)
+                }
+                Ok(Prepared::Waits) => Ok(Settled::Settled),
+                Ok(Prepared::Finish | Prepared::Gone) => Ok(Settled::Gone),
+                Err(error) => Err(error),
+            });
+        }
+        let places = finished.iter().map(|at| items[*at].0.place.clone()).collect();
+        if let Err(error) = self.commit(&places).await {
+            let is_taken = error.kind() == SourceErrorKind::Refused;
+            for (at, failure) in finished.iter().zip(each(&error, finished.len())) {
+                self.offsets().reopen(&items[*at].0);
+                results[*at] = if is_taken { Ok(Settled::Gone) } else { failure };
+            }
+        }
+        results
+    }
+
+    async fn extend(&self, handles: &[Handle]) -> Vec<Result<Extended, SourceError>> {
+        let offsets = self.offsets();
+        let extended = |handle| Ok(if offsets.is_open(handle) { Extended::Extended } else { Extended::Gone });
+        handles.iter().map(extended).collect()
+    }
+
+    async fn give_back(&self, _: Vec<Handle>) -> Result<(), SourceError> {
+        self.offsets().clear();
+        let consumer = self.consumer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Leaving the group waits for the broker.
+        let leaving = tokio::task::spawn_blocking(move || drop(consumer));
+        leaving.await.map_err(|error| unavailable("leaving the group", error))
+    }
+
+    async fn lag(&self) -> Result<Option<u64>, SourceError> {
+        const DOING: &str = "asking for the lag";
+        let Some(consumer) = self.consumer() else { return Ok(None) };
+        let (topics, timeout) = (self.settings.topics.clone(), self.settings.timeout);
+        let counting = tokio::task::spawn_blocking(move || count(&consumer, &topics, timeout));
+        let counted = counting.await.map_err(|error| unavailable(DOING, error))?;
+        counted.map(Some).map_err(|error| failed(DOING, error))
+    }
+
+    fn unsettled_max(&self) -> Option<Duration> {
+        None
+    }
+
+    fn horizon(&self) -> Horizon {
+        self.settings.horizon
+    }
+}
+
+/// A failure that the client told. Refused: the partition is not ours, or not for us.
+fn failed(doing: &'static str, error: KafkaError) -> SourceError {
+    let code = error.rdkafka_error_code();
+    let is_refused = code.is_some_and(|code| {
+        TAKEN_AWAY.contains(&code)
+            || matches!(
+                code,
+                RDKafkaErrorCode::TopicAuthorizationFailed
+                    | RDKafkaErrorCode::GroupAuthorizationFailed
+                    | RDKafkaErrorCode::MessageSizeTooLarge
+                    | RDKafkaErrorCode::InvalidTopic
+            )
+    });
+    let kind = if is_refused { SourceErrorKind::Refused } else { SourceErrorKind::Unavailable };
+    SourceError::new(kind, doing).because(error)
+}
+
+fn unavailable(doing: &'static str, why: impl Into<onlyonce_core::BoxError>) -> SourceError {
+    SourceError::new(SourceErrorKind::Unavailable, doing).because(why)
+}

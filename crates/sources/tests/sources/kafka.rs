@@ -1,0 +1,235 @@
+//! Kafka: the clauses on librdkafka's mock cluster, and what only this broker does. Its groups take seconds to form, so
+//! everything waits for them together.
+
+use std::time::Duration;
+
+use onlyonce_inbox::{Extended, Horizon, Settled, Settlement, Source, SourceErrorKind};
+use onlyonce_sources::{Options, open};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::message::{Header, Headers as _, OwnedHeaders};
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
+use rdkafka::{ClientConfig, Message as _, Offset, TopicPartitionList};
+
+use crate::clauses;
+use crate::stage::{Stage, ack, bodies, fetch, fetched, patient, settle};
+
+/// A cluster of its own, with one topic.
+struct Kafka {
+    cluster: MockCluster<'static, DefaultProducerContext>,
+    producer: FutureProducer,
+}
+
+impl Kafka {
+    fn new(partitions: i32) -> Self {
+        let cluster = MockCluster::new(1).expect("a cluster");
+        cluster.create_topic("orders", partitions, 1).expect("a topic");
+        cluster.create_topic("orders.dead-letter", 1, 1).expect("a topic");
+        let producer = Self::config(&cluster).create().expect("a producer");
+        Self { cluster, producer }
+    }
+
+    fn config(cluster: &MockCluster<'static, DefaultProducerContext>) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", cluster.bootstrap_servers());
+        config
+    }
+
+    /// The mock lets a group that changes wait for nearly as long as a member may be silent.
+    fn url(&self, more: &str) -> String {
+        format!("kafka://{}/orders?session_seconds=6{more}", self.cluster.bootstrap_servers())
+    }
+
+    async fn publish_to(&self, partition: i32, headers: &[(&str, &str)], body: &[u8]) {
+        let mut kept = OwnedHeaders::new();
+        for (key, value) in headers {
+            kept = kept.insert(Header { key, value: Some(*value) });
+        }
+        let record: FutureRecord<'_, [u8], [u8]> =
+            FutureRecord::to("orders").partition(partition).headers(kept).payload(body);
+        self.producer.send(record, Duration::from_mins(1)).await.expect("sent");
+    }
+
+    /// What the group has committed in each partition that has a record, and what there is.
+    fn committed(&self) -> Vec<(i64, i64)> {
+        let consumer: BaseConsumer =
+            Self::config(&self.cluster).set("group.id", "workers").create().expect("a consumer");
+        let timeout = Duration::from_mins(1);
+        let found = consumer.fetch_metadata(Some("orders"), timeout).expect("a topic");
+        let mut list = TopicPartitionList::new();
+        for partition in found.topics()[0].partitions() {
+            list.add_partition("orders", partition.id());
+        }
+        let committed = consumer.committed_offsets(list, timeout).expect("offsets");
+        let (mut places, high) =
+            (Vec::new(), |partition| consumer.fetch_watermarks("orders", partition, timeout));
+        for place in committed.elements() {
+            let offset = if let Offset::Offset(offset) = place.offset() { offset } else { 0 };
+            places.push((offset, high(place.partition()).expect("watermarks").1));
+        }
+        places
+    }
+}
+
+impl Stage for Kafka {
+    const IN_ORDER: bool = true;
+
+    async fn open(&self, options: Options) -> Box<dyn Source> {
+        open(&self.url(""), &options).await.expect("opened")
+    }
+
+    async fn publish(&self, headers: &[(&str, &str)], body: &[u8]) {
+        self.publish_to(0, headers, body).await;
+    }
+
+    async fn dead_letters(&self) -> Vec<(Vec<(String, String)>, Vec<u8>)> {
+        let consumer: BaseConsumer = Self::config(&self.cluster)
+            .set("group.id", "operators")
+            .set("enable.partition.eof", "true")
+            .create()
+            .expect("a consumer");
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset("orders.dead-letter", 0, Offset::Beginning).expect("a place");
+        consumer.assign(&list).expect("assigned");
+        let mut letters = Vec::new();
+        // The end of the partition is an error.
+        while let Some(Ok(letter)) = consumer.poll(Duration::from_mins(1)) {
+            let text = |value: Option<&[u8]>| String::from_utf8_lossy(value.unwrap_or_default()).into_owned();
+            let headers = letter.headers().into_iter().flat_map(|headers| headers.iter());
+            let headers = headers.map(|header| (header.key.to_owned(), text(header.value))).collect();
+            letters.push((headers, letter.payload().unwrap_or_default().to_vec()));
+        }
+        letters
+    }
+
+    async fn outstanding(&self) -> u64 {
+        let missing: i64 = self.committed().iter().map(|(committed, high)| high - committed).sum();
+        u64::try_from(missing).expect("no further than the end")
+    }
+
+    async fn restart(&self) {
+        self.cluster.broker_down(1).expect("down");
+        self.cluster.broker_up(1).expect("up");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_clause_holds_on_kafka() {
+    macro_rules! all {
+        ($($clause:ident),+ $(,)?) => { tokio::join!($(async { clauses::$clause(&Kafka::new(1)).await; }),+) };
+    }
+    all!(
+        s1_what_is_published_is_delivered_as_it_is,
+        s4_what_is_acknowledged_is_not_delivered_again,
+        s5_a_retry_comes_again_as_it_was_and_not_too_early,
+        s6_a_dead_letter_is_kept_with_its_reason,
+        s7_a_batch_is_answered_item_by_item,
+        s12_closing_gives_back_what_is_not_settled,
+        a_fetch_that_is_dropped_loses_nothing,
+        the_lag_is_what_waits,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_only_kafka_does() {
+    tokio::join!(
+        no_further_than_the_first_unfinished_is_committed(),
+        a_retry_holds_up_its_partition_and_no_other(),
+        a_revoked_delivery_is_gone(),
+        a_broker_that_was_away_costs_no_record(),
+        what_cannot_be_opened_is_told(),
+    );
+}
+
+async fn no_further_than_the_first_unfinished_is_committed() {
+    let stage = Kafka::new(1);
+    for body in ["a", "b", "c"] {
+        stage.publish(&[("event-id", body)], body.as_bytes()).await;
+    }
+    let source = stage.open(patient()).await;
+    let held = fetch(&*source, 3).await;
+    assert_eq!(held[0].message.position.as_deref(), Some("orders:0:0"));
+    ack(&*source, held[1].tag).await;
+    assert_eq!(stage.committed(), [(0, 3)]);
+    ack(&*source, held[0].tag).await;
+    assert_eq!(stage.committed(), [(2, 3)]);
+    source.close().await.expect("closed");
+    let other = stage.open(patient()).await;
+    assert_eq!(bodies(&fetch(&*other, 1).await), ["c"]);
+    assert_eq!((other.unsettled_max(), other.horizon()), (None, Horizon::Unbounded));
+    other.close().await.expect("closed");
+}
+
+async fn a_retry_holds_up_its_partition_and_no_other() {
+    let stage = Kafka::new(2);
+    stage.publish_to(0, &[], b"a").await;
+    let source = stage.open(patient()).await;
+    let first = fetch(&*source, 1).await.remove(0);
+    let later = Settlement::Retry { after: Duration::from_secs(2) };
+    assert_eq!(settle(&*source, first.tag, later).await.expect("settled"), Settled::Settled);
+    stage.publish_to(0, &[], b"b").await;
+    stage.publish_to(1, &[], b"other").await;
+    assert_eq!(bodies(&fetch(&*source, 1).await), ["other"]);
+    let again = fetch(&*source, 1).await.remove(0);
+    assert_eq!((&again.message.body[..], again.deliveries), (&b"a"[..], Some(2)));
+    ack(&*source, again.tag).await;
+    assert_eq!(bodies(&fetch(&*source, 1).await), ["b"]);
+    source.close().await.expect("closed");
+}
+
+async fn a_revoked_delivery_is_gone() {
+    let stage = Kafka::new(2);
+    for partition in [0, 1] {
+        stage.publish_to(partition, &[], format!("{partition}").as_bytes()).await;
+    }
+    let first = stage.open(patient()).await;
+    let held = fetch(&*first, 2).await;
+    let second = stage.open(patient()).await;
+    // Each member has one partition now, and what was not finished is delivered again to whoever has it.
+    let (mine, theirs) = tokio::join!(fetch(&*first, 1), fetch(&*second, 1));
+    for delivery in &held {
+        assert_eq!(settle(&*first, delivery.tag, Settlement::Ack).await.expect("answered"), Settled::Gone);
+        let extended = first.extend(&[delivery.tag]).await.expect("answered").remove(0).expect("answered");
+        assert_eq!(extended, Extended::Gone);
+    }
+    assert_eq!(stage.outstanding().await, 2, "nothing was finished in another's place");
+    // A group may change more than once until it is at rest: then these are gone as well, and come again.
+    let (mut mine, mut theirs) = (mine, theirs);
+    while stage.outstanding().await > 0 {
+        for (source, found) in [(&first, &mut mine), (&second, &mut theirs)] {
+            for delivery in found.drain(..) {
+                settle(&**source, delivery.tag, Settlement::Ack).await.expect("answered");
+            }
+            let patience = Duration::from_millis(100);
+            *found = tokio::time::timeout(patience, fetched(&**source, 2)).await.unwrap_or_default();
+        }
+    }
+    first.close().await.expect("closed");
+    second.close().await.expect("closed");
+}
+
+async fn a_broker_that_was_away_costs_no_record() {
+    let stage = Kafka::new(1);
+    stage.publish(&[], b"a").await;
+    let source = stage.open(patient()).await;
+    let held = fetch(&*source, 1).await.remove(0);
+    stage.restart().await;
+    stage.publish(&[], b"b").await;
+    let found = fetched(&*source, 1).await.remove(0);
+    for delivery in [held, found] {
+        while settle(&*source, delivery.tag, Settlement::Ack).await.is_err() {}
+    }
+    source.close().await.expect("closed");
+    assert_eq!(stage.outstanding().await, 0);
+}
+
+async fn what_cannot_be_opened_is_told() {
+    let stage = Kafka::new(1);
+    for more in ["&grouping=g", "&from=middle", "&dead_letter=orders"] {
+        let error = open(&stage.url(more), &patient()).await.expect_err(more);
+        assert_eq!(error.kind(), SourceErrorKind::Misuse, "{more}: {error:?}");
+    }
+    let within = open(&stage.url("&retention_seconds=60"), &patient()).await.expect("opened");
+    assert_eq!(within.horizon(), Horizon::Within(Duration::from_mins(1)));
+    within.close().await.expect("closed");
+}
