@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::check::CheckArgs;
 use crate::config::ConfigCommand;
+use crate::consume::ConsumeArgs;
 use crate::demo::DemoArgs;
 use crate::key::KeyCommand;
 use crate::proxy::ProxyArgs;
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     /// Check and show configurations
     #[command(subcommand)]
     Config(ConfigCommand),
+    Consume(Box<ConsumeArgs>),
     Demo(DemoArgs),
     /// Make idempotency keys
     #[command(subcommand)]

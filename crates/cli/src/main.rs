@@ -5,6 +5,7 @@
 mod args;
 mod check;
 mod config;
+mod consume;
 mod demo;
 mod failure;
 mod input;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     let ended = match cli.command {
         Command::Check(args) => check::run(&args),
         Command::Config(command) => config::run(command),
+        Command::Consume(args) => consume::run(*args),
         Command::Demo(args) => demo::run(&args),
         Command::Key(command) => key::run(command),
         Command::Proxy(args) => proxy::run(*args),

@@ -81,11 +81,12 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     upstream_ca: Option<PathBuf>,
 
-    /// Where records are kept: `memory:` or `file:DIR` [default: `file:./onlyonce-data`]
+    /// Where records are kept: `memory:`, `file:DIR`, `redis://…`, `redis-sentinel://…`, `redis-cluster://…`, `postgres://…`
+    /// [default: `file:./onlyonce-data`]
     #[arg(long, value_name = "URL", help_heading = "Store")]
     store: Option<String>,
 
-    /// A fast tier in front of postgres:// (comes with issue 5)
+    /// A fast tier in front of `postgres://`: `redis://` or `rediss://`. It may lose anything without harm
     #[arg(long = "cache", value_name = "URL", help_heading = "Store")]
     fast_tier: Option<String>,
 
@@ -210,7 +211,7 @@ impl SettingsArgs {
 }
 
 /// Variables that are text; one that is not cannot be a setting.
-fn environment(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<(String, String)> {
+pub(crate) fn environment(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<(String, String)> {
     variables
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()

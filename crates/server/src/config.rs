@@ -3,6 +3,7 @@
 //! Flags win over the environment, the environment over the file, the file over defaults. What cannot work is refused
 //! here, with the place where it was said, before anything listens.
 
+mod consume;
 mod error;
 mod file;
 mod layers;
@@ -16,12 +17,15 @@ use std::path::{Path, PathBuf};
 
 use onlyonce_http::Rules;
 
+pub(crate) use consume::CONNECT_WITHIN;
+pub use consume::{ConsumeSection, ConsumeSettings, Mismatch, MissingId, ShortRetention};
 pub use error::ConfigError;
 pub use file::{
     AdminSection, File, ForwardedMode, JwtSection, LogSection, ProxySection, StoreSection, SyncMode,
     TlsSection, UpstreamHost, UpstreamHttp,
 };
 pub use layers::Origin;
+pub(crate) use settings::RedisSettings;
 pub(crate) use settings::UpstreamSettings;
 pub use settings::{Settings, StoreSettings, UpstreamUrl};
 pub(crate) use show::without_password;

@@ -29,6 +29,7 @@ mod authorise;
 mod tokens;
 mod promise;
 mod sidecar;
+mod consume;
 mod reload;
 mod drain;
 mod sweep;
@@ -36,6 +37,7 @@ mod logging;
 mod timer;
 mod clock;
 
+pub use consume::{Bridge, BridgeError};
 pub use listen::ListenAddress;
 pub use logging::start_logging;
 pub use promise::{Promise, UnderPolicy};

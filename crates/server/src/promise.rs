@@ -124,6 +124,12 @@ impl fmt::Display for Promise {
     }
 }
 
+/// What an answered command survives, in words.
+pub(crate) fn survival_of(durability: Durability) -> String {
+    let (survives, does_not) = survived(durability);
+    survival(&survives, &does_not)
+}
+
 fn survival(survives: &[&str], does_not: &[&str]) -> String {
     match (survives, does_not) {
         ([], does_not) => {

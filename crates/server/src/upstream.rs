@@ -284,13 +284,23 @@ fn no_answer(sent_nothing: bool, error: &dyn std::error::Error) -> Response<Answ
         return response;
     }
     let dispatch = if sent_nothing { Dispatch::NothingSent } else { Dispatch::NoAnswer };
+    let text = with_causes(error);
+    // The client is not told: addresses behind the sidecar are none of its business.
+    tracing::warn!(error = text, %dispatch, "no answer from the upstream");
+    refuse::dispatch(dispatch, "see the sidecar's log")
+}
+
+/// Why no answer came, and whether it is certain that no byte of the request left.
+pub(crate) fn why_no_answer(error: &Error) -> (bool, String) {
+    (sent_nothing(error), with_causes(error))
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         text = format!("{text}: {error}");
         cause = error.source();
     }
-    // The client is not told: addresses behind the sidecar are none of its business.
-    tracing::warn!(error = text, %dispatch, "no answer from the upstream");
-    refuse::dispatch(dispatch, "see the sidecar's log")
+    text
 }

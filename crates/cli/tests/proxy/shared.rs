@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use onlyonce_testkit::Soak;
@@ -16,10 +17,10 @@ const CLIENTS: usize = 64;
 const KEYS: usize = 10;
 
 /// 64 clients ask three sidecars for the same operations. CI does one round of ten keys.
-fn one_effect_for_each_key(name: &'static str, store: &str) {
+fn one_effect_for_each_key(name: &'static str, store: &[&str]) {
     let upstream = Upstream::start();
     let url = upstream.url();
-    let args = ["--upstream", &url, "--store", store, "--wait", "30s"];
+    let args = [&["--upstream", &url, "--wait", "30s", "--store"], store].concat();
     let proxies: Vec<_> = (0..SIDECARS).map(|_| Proxy::start(&args)).collect();
     let mut soak = Soak::new(name, 1);
     let mut rounds = 0;
@@ -62,7 +63,7 @@ fn until_answered(proxy: &Proxy, key: &str) {
 #[test]
 fn three_sidecars_on_one_redis_soak() {
     let server = RedisServer::start(RedisOptions::default()).unwrap();
-    one_effect_for_each_key("three sidecars on Redis", &server.url());
+    one_effect_for_each_key("three sidecars on Redis", &[&server.url()]);
 }
 
 #[test]
@@ -70,7 +71,64 @@ fn three_sidecars_on_one_postgres_soak() {
     let server = PostgresServer::start(&[]).unwrap();
     let migrated = migrate(&server.url());
     assert!(migrated.status.success(), "{migrated:?}");
-    one_effect_for_each_key("three sidecars on PostgreSQL", &server.url());
+    one_effect_for_each_key("three sidecars on PostgreSQL", &[&server.url()]);
+}
+
+/// What happens to a cache tier, each as one script: nothing, or what any client could do to it.
+const DISTURBANCES: [&str; 6] = [
+    // Everything is gone.
+    "redis.call('FLUSHALL')",
+    // One answer is gone.
+    "local key = redis.call('RANDOMKEY') if key then redis.call('DEL', key) end",
+    // All answers are written down …
+    "for _, key in ipairs(redis.call('KEYS', 'onlyonce:tier:*')) do
+         redis.call('HSET', 'old', key, redis.call('GET', key)) end",
+    // … and come back when they are old.
+    "local old = redis.call('HGETALL', 'old')
+     for at = 1, #old, 2 do redis.call('SET', old[at], old[at + 1], 'PX', 60000) end",
+    // One answer is under the key of another.
+    "local a, b = redis.call('RANDOMKEY'), redis.call('RANDOMKEY')
+     if a and b and a ~= b and a ~= 'old' and b ~= 'old' then redis.call('COPY', a, b, 'REPLACE') end",
+    // Every answer is garbled.
+    "for _, key in ipairs(redis.call('KEYS', 'onlyonce:tier:*')) do redis.call('SETRANGE', key, 3, '?') end",
+];
+
+#[test]
+fn three_sidecars_behind_a_tier_that_forgets_and_lies_soak() {
+    let server = PostgresServer::start(&[]).unwrap();
+    let tier = RedisServer::start(RedisOptions::without_persistence()).unwrap();
+    let migrated = migrate(&server.url());
+    assert!(migrated.status.success(), "{migrated:?}");
+    let (done, mut disturbed) = (AtomicBool::new(false), 0);
+    thread::scope(|scope| {
+        let disturbing = scope.spawn(|| {
+            let mut times = 0;
+            while !done.load(Ordering::Relaxed) {
+                tier.ask(&["EVAL", DISTURBANCES[times % DISTURBANCES.len()], "0"]).unwrap();
+                times += 1;
+                if times % 50 == 0 {
+                    tier.restart().unwrap();
+                }
+            }
+            times
+        });
+        let finished = Finished(&done);
+        let store = [&server.url(), "--cache", &tier.url()];
+        one_effect_for_each_key("three sidecars on PostgreSQL behind Redis", &store);
+        drop(finished);
+        disturbed = disturbing.join().unwrap();
+    });
+    assert!(disturbed > 0);
+    println!("the tier was disturbed {disturbed} times");
+}
+
+/// Says so also when a check failed: the other thread must not go on for ever.
+struct Finished<'a>(&'a AtomicBool);
+
+impl Drop for Finished<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn migrate(store: &str) -> Output {

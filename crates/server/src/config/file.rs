@@ -7,6 +7,7 @@ use onlyonce_http::Rules;
 use onlyonce_http::rules::Span;
 use serde::{Deserialize, Serialize};
 
+use super::consume::ConsumeSection;
 use crate::listen::ListenAddress;
 
 /// What can be configured. Nothing is set until somebody sets it.
@@ -19,6 +20,8 @@ pub struct File {
     pub tls: TlsSection,
     /// Where records are kept.
     pub store: StoreSection,
+    /// Where messages come from and where they go.
+    pub consume: ConsumeSection,
     /// The operators' side.
     pub admin: AdminSection,
     /// How bearer tokens are verified, for `principal = "jwt:CLAIM"`.
@@ -144,9 +147,17 @@ pub struct TlsSection {
 pub struct StoreSection {
     /// `memory:`, `file:DIR`, … Default `file:./onlyonce-data`: durable with nothing to install.
     pub url: Option<String>,
-    /// A fast tier in front of `postgres://`. Not in this build.
+    /// A fast tier in front of `postgres://`: `redis://` or `rediss://`. It answers what is completed; it may lose anything.
     #[serde(rename = "cache")]
     pub fast_tier: Option<String>,
+    /// How much memory answers that were replayed lately may take, in bytes; 0 for none. Default 16 MiB.
+    pub recent_bytes_max: Option<usize>,
+    /// What the keys of a Redis store begin with. Default `onlyonce`. Stores with different ones can share a server.
+    pub redis_prefix: Option<String>,
+    /// How many connections each Redis server gets. Default 2.
+    pub redis_connections: Option<usize>,
+    /// Start although a Redis server may evict records, which runs their work again. Default `false`.
+    pub allow_eviction: Option<bool>,
     /// What an answered command of a `file:` store survives: `always`, `outcome` or `none`. Default `always`: a power cut.
     pub sync: Option<SyncMode>,
     /// How much memory a `file:` store may take, in bytes. Default 256 MiB.

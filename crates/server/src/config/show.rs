@@ -10,7 +10,8 @@ use super::{Config, Origin};
 const SECRET: [&str; 1] = ["admin.token"];
 
 /// Fields that may hold a URL with a password in it.
-const URLS: [&str; 4] = ["store.url", "store.cache", "proxy.upstream", "proxy.auth_url"];
+const URLS: [&str; 6] =
+    ["store.url", "store.cache", "proxy.upstream", "proxy.auth_url", "consume.source", "consume.handler"];
 
 impl Config {
     /// The configuration as TOML, to be read by people; it can be used as a file again, but for what is hidden.

@@ -1,0 +1,213 @@
+//! The consumer bridge: what a broker delivers is posted to a handler in any language, once for each message.
+//!
+//! The loop is `onlyonce-inbox`'s, the brokers are `onlyonce-sources`'; here are the request that a message becomes and
+//! what follows from its answer.
+
+mod answer;
+mod promise;
+mod request;
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Limited};
+use hyper_util::client::legacy::Client;
+use onlyonce_http::Body;
+use onlyonce_inbox::{
+    Consumer, ConsumerError, Counts, Handled, Handler, HandlerFuture, Source, SourceError, Work,
+};
+use onlyonce_sources::Options;
+
+use crate::config::{CONNECT_WITHIN, ConfigError, ConsumeSettings, Sources, UpstreamHttp, UpstreamUrl};
+use crate::store::{self, OpenError, Tiers};
+use crate::sweep::sweep;
+use crate::upstream::{Connector, client, why_no_answer};
+use onlyonce_core::StoreError;
+
+use request::Target;
+
+/// How long an idle connection to the handler is kept: shorter than servers keep theirs.
+const IDLE: Duration = Duration::from_secs(4);
+/// The most of a handler's answer that is read. What it says beside its status is for logs only.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// A consumer that is ready to run.
+#[derive(Debug)]
+pub struct Bridge {
+    consumer: Consumer,
+    source: Arc<dyn Source>,
+    tiers: Tiers,
+    sweep_every: Duration,
+    promise: String,
+}
+
+impl Bridge {
+    /// Reads the configuration, opens store and source. Nothing is fetched before [`Bridge::run_until`].
+    pub async fn start(sources: &Sources) -> Result<Self, BridgeError> {
+        let config = sources.read()?;
+        for warning in config.warnings() {
+            tracing::warn!("{warning}");
+        }
+        let settings = config.consume_settings()?;
+        let poster = Poster::new(&settings).map_err(|error| ConfigError::field("consume.handler", error))?;
+        let secret = store::secret(&settings.store)?;
+        let opened = store::open(&settings.store).await.map_err(|error| match error {
+            OpenError::Settings(error) => BridgeError::Config(error),
+            OpenError::Store(error) => BridgeError::Store(error),
+        })?;
+        let options = Options::for_group(settings.name.clone());
+        let source: Arc<dyn Source> = onlyonce_sources::open(&settings.source, &options).await?.into();
+        let promise = promise::text(&settings, opened.store.durability(), opened.remark.as_deref(), &*source);
+        let mut builder =
+            Consumer::builder(settings.name.as_str(), Arc::clone(&source), opened.store, poster)
+                .policy(settings.policy)
+                .ids(settings.ids)
+                .on_missing_id(settings.on_missing_id)
+                .on_mismatch(settings.on_mismatch)
+                .on_short_retention(settings.on_short_retention)
+                .backoff(settings.backoff)
+                .concurrency(settings.concurrency)
+                .batch_max(settings.batch_max)
+                .drain_for(settings.drain_within);
+        if let Some(secret) = secret {
+            builder = builder.secret(secret);
+        }
+        let sweep_every = settings.store.sweep_every;
+        Ok(Self { consumer: builder.build().await?, source, tiers: opened.tiers, sweep_every, promise })
+    }
+
+    /// What is promised, in words.
+    pub fn promise(&self) -> &str {
+        &self.promise
+    }
+
+    /// What it does, in numbers.
+    pub fn counts(&self) -> Arc<Counts> {
+        self.consumer.counts()
+    }
+
+    /// Where its messages come from, to be asked how many wait.
+    pub fn source(&self) -> Arc<dyn Source> {
+        Arc::clone(&self.source)
+    }
+
+    /// Handles messages until `stop` resolves, then drains.
+    pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> Result<(), BridgeError> {
+        let Self { consumer, tiers, sweep_every, .. } = self;
+        let sweeping = tokio::spawn(sweep(consumer.engine().clone(), sweep_every));
+        let ended = consumer.run(stop).await;
+        // Waited for, so that the store is closed when this returns, and whoever opens it next finds it free.
+        sweeping.abort();
+        let _ = sweeping.await;
+        tiers.log();
+        Ok(ended?)
+    }
+}
+
+/// Posts messages to one URL. Each is sent once; whether again is for the record to say.
+struct Poster(Arc<Post>);
+
+struct Post {
+    client: Client<Connector, Body>,
+    target: Target,
+    within: Duration,
+}
+
+impl Poster {
+    fn new(settings: &ConsumeSettings) -> Result<Self, String> {
+        let url: &UpstreamUrl = &settings.handler;
+        let client = client(url, UpstreamHttp::Auto, settings.handler_ca.as_deref(), CONNECT_WITHIN, IDLE)?;
+        let target = Target::new(url)?;
+        Ok(Self(Arc::new(Post { client, target, within: settings.handler_within })))
+    }
+}
+
+impl Handler for Poster {
+    fn handle(&self, work: Work) -> HandlerFuture {
+        let post = Arc::clone(&self.0);
+        Box::pin(async move { post.send(&work).await })
+    }
+}
+
+impl Post {
+    async fn send(&self, work: &Work) -> Handled {
+        let answering = async {
+            let response = match self.client.request(self.target.request(work)).await {
+                Ok(response) => response,
+                Err(error) => {
+                    let (sent_nothing, why) = why_no_answer(&error);
+                    // Nothing was sent, so nothing happened.
+                    return if sent_nothing { Handled::retry(why) } else { Handled::unknown(why) };
+                }
+            };
+            let (head, body) = response.into_parts();
+            // A success counts when all of it has come: one that breaks off may have been no success.
+            match Limited::new(body, ANSWER_BYTES_MAX).collect().await {
+                Ok(_) => answer::handled(head.status, &head.headers),
+                Err(error) if answer::is_too_long(&*error) => answer::handled(head.status, &head.headers),
+                Err(error) => Handled::unknown(format!("the handler's answer broke off: {error}")),
+            }
+        };
+        match tokio::time::timeout(self.within, answering).await {
+            Ok(handled) => handled,
+            Err(_) => Handled::unknown(format!("the handler gave no answer within {:?}", self.within)),
+        }
+    }
+}
+
+/// Why a consumer did not start, or stopped.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BridgeError {
+    /// The configuration cannot work.
+    Config(ConfigError),
+    /// The store cannot be opened.
+    Store(StoreError),
+    /// The source cannot be opened.
+    Source(SourceError),
+    /// The consumer cannot start, or cannot go on.
+    Consumer(ConsumerError),
+}
+
+impl fmt::Display for BridgeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Store(_) => f.write_str("the store cannot be opened"),
+            Self::Source(_) => f.write_str("the source cannot be opened"),
+            Self::Consumer(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for BridgeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Config(error) => error.source(),
+            Self::Store(error) => Some(error),
+            Self::Source(error) => Some(error),
+            Self::Consumer(error) => error.source(),
+        }
+    }
+}
+
+impl From<ConfigError> for BridgeError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<SourceError> for BridgeError {
+    fn from(error: SourceError) -> Self {
+        Self::Source(error)
+    }
+}
+
+impl From<ConsumerError> for BridgeError {
+    fn from(error: ConsumerError) -> Self {
+        Self::Consumer(error)
+    }
+}

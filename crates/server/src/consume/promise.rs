@@ -1,0 +1,45 @@
+//! What a consumer promises, in words, for its first lines of output.
+
+use onlyonce_core::UnknownPolicy;
+use onlyonce_core::store::Durability;
+use onlyonce_inbox::{Horizon, OnMissingId, Source};
+
+use crate::config::{ConsumeSettings, without_password};
+use crate::promise::survival_of;
+
+pub(super) fn text(
+    settings: &ConsumeSettings,
+    durability: Durability,
+    remark: Option<&str>,
+    source: &dyn Source,
+) -> String {
+    let terms = settings.policy.terms();
+    let unknown = match terms.unknown {
+        UnknownPolicy::Rerun => {
+            "it is tried again: its effect may exist twice, under the same Idempotency-Key"
+        }
+        UnknownPolicy::Seal => "it counts as done: its effect may be missing",
+        UnknownPolicy::Hold | UnknownPolicy::Query => "it waits for an operator, in the dead letters",
+    };
+    let nameless = match settings.on_missing_id {
+        OnMissingId::DeadLetter => "to the dead letters",
+        OnMissingId::Run => "RUN AT EVERY DELIVERY, unprotected",
+    };
+    let horizon = match source.horizon() {
+        Horizon::Within(horizon) => format!("the source may deliver again for {horizon:?}"),
+        Horizon::Unbounded => "the source may deliver again at any time".to_owned(),
+    };
+    let mut lines = vec![
+        format!("Each message is posted to {} and acknowledged when its", settings.handler),
+        "outcome is on record. One that was done is never posted again while it is remembered.".to_owned(),
+        format!("  store        {} {}", without_password(&settings.store.url), survival_of(durability)),
+    ];
+    lines.extend(remark.map(|remark| format!("               {remark}")));
+    lines.extend([
+        format!("  remembered   for {:?} as `{}`; {horizon}", terms.retention.get(), settings.name),
+        format!("  no answer    {unknown}"),
+        format!("  failures     {} attempts, then to the dead letters", terms.attempts_max),
+        format!("  without id   {nameless}"),
+    ]);
+    lines.join("\n")
+}
