@@ -9,6 +9,7 @@ use clap::Args;
 use onlyonce_http::rules::{Span, Unknown};
 use onlyonce_server::config::{File, Sources};
 use onlyonce_server::{Bridge, BridgeError, Signals, StartError, start_logging};
+use tokio::sync::oneshot;
 
 use crate::args::exit_codes;
 use crate::failure::Failure;
@@ -124,13 +125,24 @@ pub(crate) fn run(args: ConsumeArgs) -> Result<(), Failure> {
     let runtime = runtime.map_err(|error| Failure::System(Box::new(error)))?;
     runtime.block_on(async {
         // ORDER: before anything is told, so that whoever reads it can end us properly.
-        let mut signals = Signals::listen().map_err(|error| Failure::System(Box::new(error)))?;
-        let bridge = Bridge::start(&sources).await.map_err(failure)?;
+        let signals = Signals::listen().map_err(|error| Failure::System(Box::new(error)))?;
+        let (mut stopped, hurried) = told(signals);
+        let bridge = tokio::select! {
+            bridge = Box::pin(Bridge::start(&sources)) => bridge.map_err(failure)?,
+            _ = &mut stopped => return Ok(()),
+        };
         write_line("consuming")?;
         write_line(bridge.promise())?;
         let progress = tokio::spawn(show_progress(bridge.source(), bridge.counts()));
         let counts = bridge.counts();
-        let ended = bridge.run_until(async move { signals.received().await }).await;
+        let stop = async move { drop(stopped.await) };
+        let ended = tokio::select! {
+            ended = bridge.run_until(stop) => ended,
+            _ = hurried => {
+                tracing::warn!("told twice to stop: what runs is left to its lease");
+                Ok(())
+            }
+        };
         progress.abort();
         let _ = progress.await;
         let tally = counts.now();
@@ -143,6 +155,18 @@ pub(crate) fn run(args: ConsumeArgs) -> Result<(), Failure> {
         );
         ended.map_err(failure)
     })
+}
+
+/// Resolve at the first signal and at the second.
+fn told(mut signals: Signals) -> (oneshot::Receiver<()>, oneshot::Receiver<()>) {
+    let ((stop, stopped), (hurry, hurried)) = (oneshot::channel(), oneshot::channel());
+    tokio::spawn(async move {
+        signals.received().await;
+        let _ = stop.send(());
+        signals.received().await;
+        let _ = hurry.send(());
+    });
+    (stopped, hurried)
 }
 
 /// One line that is written over on a terminal; elsewhere the log.

@@ -187,6 +187,25 @@ fn whoever_waits_is_not_held_up_by_a_hint() {
 }
 
 #[test]
+fn a_claim_whose_reply_was_lost_is_not_told_that_somebody_else_is_at_it() {
+    run(async {
+        let stage = stage(0);
+        let scene = Scene::new(&stage.here);
+        let token = scene.granted().await;
+        scene.renew(token).await;
+        let hint = stage.tier.known.lock().unwrap()[&scene.id].clone();
+        scene.release(token).await;
+        // Another is granted the record and does not hear of it, and the first one's hint is still there.
+        stage.faults.next(Operation::Claim, Fault::LoseReply);
+        let claim = scene.claim_of(scene.owner(), UnknownPolicy::Hold);
+        assert!(scene.store().claim(&claim).await.is_err());
+        stage.tier.known.lock().unwrap().insert(scene.id, hint);
+        let answer = scene.send(&claim).await;
+        assert!(matches!(answer, ClaimAnswer::Granted(_)), "{answer:?}");
+    });
+}
+
+#[test]
 fn an_erasure_is_answered_only_when_the_tier_has_forgotten() {
     run(async {
         let stage = stage(0);

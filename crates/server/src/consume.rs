@@ -120,7 +120,7 @@ impl Poster {
     fn new(settings: &ConsumeSettings) -> Result<Self, String> {
         let url: &UpstreamUrl = &settings.handler;
         let client = client(url, UpstreamHttp::Auto, settings.handler_ca.as_deref(), CONNECT_WITHIN, IDLE)?;
-        let target = Target::new(url)?;
+        let target = Target::new(url, &settings.handler_path)?;
         Ok(Self(Arc::new(Post { client, target, within: settings.handler_within })))
     }
 }

@@ -20,7 +20,9 @@ local function dead_letter(id, deliveries, reason)
   }) do
     fields[#fields + 1] = part
   end
-  return redis.pcall('XADD', KEYS[2], '*', unpack(fields))
+  -- Lua cannot pass on more than some thousand fields: then this one fails, and no other.
+  local ran, kept = pcall(function() return redis.pcall('XADD', KEYS[2], '*', unpack(fields)) end)
+  return ran and kept or {err = tostring(kept)}
 end
 
 local answers = {}

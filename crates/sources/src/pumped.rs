@@ -107,8 +107,9 @@ impl<B: Broker> Pumped<B> {
         let mut next = || results.next().unwrap_or_else(|| Err(interrupted()));
         let answers: Vec<_> =
             found.iter().map(|item| if item.is_some() { next() } else { Ok(Extended::Gone) }).collect();
-        for (tag, answer) in tags.iter().zip(&answers) {
-            if matches!(answer, Ok(Extended::Gone)) {
+        for ((tag, item), answer) in tags.iter().zip(&found).zip(&answers) {
+            // What is being settled at this moment is not ours to throw away: it may come back.
+            if item.is_some() && matches!(answer, Ok(Extended::Gone)) {
                 self.ledger.take(*tag);
             }
         }

@@ -129,7 +129,7 @@ pub(crate) async fn open(mut url: SourceUrl, options: &Options) -> Result<Box<dy
 impl RedisStream {
     /// Makes the group if it is not there, and tidies up after consumers of long ago.
     async fn join(&self) -> Result<(), SourceError> {
-        self.make_group().await?;
+        self.make_group(&self.settings.from).await?;
         let Settings { stream, group, .. } = &self.settings;
         let script = &self.scripts.join;
         let mut call = script.key(stream);
@@ -138,8 +138,8 @@ impl RedisStream {
         Ok(())
     }
 
-    async fn make_group(&self) -> Result<(), SourceError> {
-        let Settings { stream, group, from, .. } = &self.settings;
+    async fn make_group(&self, from: &str) -> Result<(), SourceError> {
+        let Settings { stream, group, .. } = &self.settings;
         let mut make = cmd("XGROUP");
         make.arg("CREATE").arg(stream).arg(group).arg(from).arg("MKSTREAM");
         match self.link.ask(&make, "making the group").await {

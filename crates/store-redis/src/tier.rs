@@ -11,7 +11,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -56,7 +56,12 @@ struct Inner {
     resting_until: AtomicU64,
     is_away: AtomicBool,
     failures: AtomicU64,
+    /// How far the server's clock is ahead of ours, in milliseconds.
+    ahead: AtomicI64,
 }
+
+/// Nobody has asked the server for its time.
+const UNKNOWN: i64 = i64::MAX;
 
 struct Scripts {
     get: Script,
@@ -93,6 +98,7 @@ impl RedisTier {
             resting_until: AtomicU64::new(0),
             is_away: AtomicBool::new(false),
             failures: AtomicU64::new(0),
+            ahead: AtomicI64::new(UNKNOWN),
         }));
         let mut connection = tier.0.connection.clone();
         let ping = redis::cmd("PING");
@@ -143,9 +149,16 @@ impl Inner {
         [&self.prefix[..], id.as_bytes()].concat()
     }
 
+    /// Whether the server is to be left alone. When its rest is over one caller finds out, and the others go on without.
     fn is_resting(&self) -> bool {
         let until = self.resting_until.load(Ordering::Relaxed);
-        until != 0 && self.clock.now() < Timestamp::from_millis(until)
+        if until == 0 {
+            return false;
+        }
+        let now = self.clock.now();
+        let next = (now + REST).as_millis();
+        now < Timestamp::from_millis(until)
+            || self.resting_until.compare_exchange(until, next, Ordering::Relaxed, Ordering::Relaxed).is_err()
     }
 
     /// Notes whether the server could be reached, and says so when that changes.
@@ -183,7 +196,11 @@ impl Inner {
 
     async fn look(&self, id: &RecordId) -> Option<Known> {
         let call = self.scripts.get.key(self.key(id));
-        let (bytes, left): (Vec<u8>, u64) = self.run::<Option<_>>(&call, self.look_within).await??;
+        let (at, bytes, left): (u64, Option<Vec<u8>>, u64) = self.run(&call, self.look_within).await?;
+        // Never ahead of the server's time, as its answer took a moment.
+        let ahead = i128::from(at) - i128::from(self.clock.now().as_millis());
+        self.ahead.store(i64::try_from(ahead).unwrap_or(UNKNOWN), Ordering::Relaxed);
+        let bytes = bytes?;
         match codec::decode(id, &Bytes::from(bytes)) {
             Ok(record) => {
                 let known = Known::new(Arc::new(record), Timestamp::default());
@@ -198,6 +215,13 @@ impl Inner {
         }
     }
 
+    /// Until when, on the server's clock, what is learnt now may be put.
+    fn put_until(&self) -> Option<u64> {
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        let now = self.clock.now() + VOID_FOR / 2;
+        (ahead != UNKNOWN).then(|| now.as_millis().saturating_add_signed(ahead))
+    }
+
     /// Tells the server on a task of its own, if not too many are being told.
     fn tell(self: &Arc<Self>, id: &RecordId, told: Told) {
         if self.is_resting() {
@@ -208,9 +232,9 @@ impl Inner {
         self.runtime.spawn(async move {
             let _permit = permit;
             let call = match &told {
-                Told::Put { bytes, left, is_hint } => {
+                Told::Put { bytes, left, is_hint, until } => {
                     let mut call = inner.scripts.put.key(key);
-                    call.arg(&bytes[..]).arg(left).arg(u8::from(*is_hint));
+                    call.arg(&bytes[..]).arg(left).arg(u8::from(*is_hint)).arg(until);
                     call
                 }
                 Told::Forget => inner.scripts.forget.key(key),
@@ -222,7 +246,13 @@ impl Inner {
 
 /// What a server is told.
 enum Told {
-    Put { bytes: Vec<u8>, left: u64, is_hint: bool },
+    Put {
+        bytes: Vec<u8>,
+        left: u64,
+        is_hint: bool,
+        /// Past this time of the server's it comes too late: an erasure in between would not be noticed.
+        until: u64,
+    },
     Forget,
 }
 
@@ -233,9 +263,10 @@ impl Tier for RedisTier {
 
     fn put(&self, id: &RecordId, known: Known) {
         let left = u64::try_from(known.left().as_millis()).unwrap_or(u64::MAX).min(LEFT_MAX);
+        let Some(until) = self.0.put_until() else { return };
         if left > 0 && known.record().weight() <= BYTES_MAX {
             let bytes = codec::encode(id, known.record());
-            self.0.tell(id, Told::Put { bytes, left, is_hint: known.is_hint() });
+            self.0.tell(id, Told::Put { bytes, left, is_hint: known.is_hint(), until });
         }
     }
 

@@ -61,7 +61,8 @@ impl Engine {
     /// is shared: tasks, waiters, quotas, the shutdown.
     #[must_use]
     pub fn over(&self, store: Arc<dyn Store>) -> Self {
-        let shared = Shared { store, common: Arc::clone(&self.shared.common) };
+        let Shared { plain, common, .. } = &*self.shared;
+        let shared = Shared { store, plain: Arc::clone(plain), common: Arc::clone(common) };
         Self { shared: Arc::new(shared), ..self.clone() }
     }
 
@@ -121,6 +122,7 @@ impl EngineBuilder {
             terms: Arc::new(self.policy.terms.clone()),
             policy: Arc::new(self.policy),
             shared: Arc::new(Shared {
+                plain: Arc::clone(&self.store),
                 store: self.store,
                 common: Arc::new(Common {
                     clock: self.clock,

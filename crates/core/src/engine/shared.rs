@@ -37,6 +37,9 @@ pub(super) const UNRECORDED_MAX: usize = 1024;
 /// The store, as one handle knows it, and what is the same for all.
 pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
+    /// The handle that the engine was built with. What nobody started is given back through it: another handle may be
+    /// unable to answer for as long as what it waits for is away.
+    pub(super) plain: Arc<dyn Store>,
     pub(super) common: Arc<Common>,
 }
 
@@ -229,11 +232,11 @@ impl Engine {
         let settling = async move {
             let mut backoff = Backoff::new();
             while shared.clock.now() < until {
-                match shared.bounded(within, shared.store.claim(&claim)).await {
+                match shared.bounded(within, shared.plain.claim(&claim)).await {
                     Ok(ClaimAnswer::Granted(grant)) => {
                         let token = Token { id: claim.id, owner: claim.owner, fence: grant.fence };
                         let release = Release { token, keep_fingerprint: true };
-                        if shared.bounded(within, shared.store.release(&release)).await.is_ok() {
+                        if shared.bounded(within, shared.plain.release(&release)).await.is_ok() {
                             return shared.observe(&claim.id, grant.fence, Event::Released);
                         }
                     }

@@ -4,12 +4,14 @@
 //! Losing what the tier holds costs a round trip to the authority, and so does a tier that cannot be reached. What it
 //! holds is learnt from the authority's own answers: after a completion was acknowledged, and when a claim is replayed.
 
+mod doubtful;
 mod granted;
 mod watched;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use self::doubtful::Doubtful;
 use self::granted::GrantedHere;
 use self::watched::Watched;
 use super::tier::{Granted, Keeps, Known, LEARN_WITHIN, Look, Tier};
@@ -34,6 +36,7 @@ pub struct Tiered {
     clock: Arc<dyn Clock>,
     granted: GrantedHere,
     watched: Watched,
+    doubtful: Doubtful,
     figures: Figures,
 }
 
@@ -55,8 +58,8 @@ pub struct TierFigures {
 impl Tiered {
     /// `tier` in front of `authority`. `clock` measures only how long the authority takes to answer.
     pub fn new(authority: Arc<dyn Store>, tier: Arc<dyn Tier>, clock: Arc<dyn Clock>) -> Self {
-        let (granted, watched, figures) = Default::default();
-        Self { authority, tier, clock, granted, watched, figures }
+        let (granted, watched, doubtful, figures) = Default::default();
+        Self { authority, tier, clock, granted, watched, doubtful, figures }
     }
 
     /// How claims were answered so far.
@@ -68,12 +71,17 @@ impl Tiered {
     /// What the tier can answer to a claim.
     fn answer(&self, claim: &Claim, known: Option<Known>) -> Option<ClaimAnswer> {
         let answer = known
-            // Whoever waits was woken for a reason: a hint from before is not to send them back to sleep.
-            .filter(|known| !(known.is_hint() && self.watched.contains(&claim.id)))
+            .filter(|known| !known.is_hint() || self.may_be_hinted(&claim.id))
             .and_then(|known| known.answer(claim));
         let count = if answer.is_some() { &self.figures.answered } else { &self.figures.asked };
         count.fetch_add(1, Ordering::Relaxed);
         answer
+    }
+
+    /// Whoever waits was woken for a reason: a hint from before is not to send them back to sleep. And whoever may have been
+    /// granted the record without hearing of it must be told so by the authority, and not that somebody is at it (I16).
+    fn may_be_hinted(&self, id: &RecordId) -> bool {
+        !self.watched.contains(id) && !self.doubtful.contains(id, self.clock.now())
     }
 
     /// Learns from what the authority answered to a claim that was sent at `sent`.
@@ -131,7 +139,9 @@ impl Tiered {
 
     async fn claim_there(&self, claim: &Claim) -> Result<ClaimAnswer, StoreError> {
         let sent = self.clock.now();
+        let asking = self.doubtful.asking(std::slice::from_ref(claim), &self.clock);
         let answer = self.authority.claim(claim).await?;
+        asking.answered();
         self.learn(claim, &answer, sent);
         Ok(answer)
     }
@@ -143,7 +153,11 @@ impl Tiered {
         let rest = claims.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
         let rest: Vec<_> = rest.map(|(claim, _)| claim.clone()).collect();
         let sent = self.clock.now();
+        let asking = self.doubtful.asking(&rest, &self.clock);
         let there = if rest.is_empty() { Vec::new() } else { self.authority.claim_many(&rest).await? };
+        if there.iter().all(Result::is_ok) {
+            asking.answered();
+        }
         let mut there = there.into_iter();
         let mut next = |claim: &Claim| {
             let missing = || StoreError::new(StoreErrorKind::Corrupt, "reading the answers of a batch");

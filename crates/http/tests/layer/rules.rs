@@ -1,7 +1,10 @@
 //! Rules as people write them in TOML.
 
-use onlyonce_http::rules::{BodyMode, Profile, Verdict};
-use onlyonce_http::{OnceLayer, Rules};
+use std::sync::Arc;
+
+use onlyonce_core::Engine;
+use onlyonce_http::rules::{Acknowledgement, BodyMode, Profile, Verdict};
+use onlyonce_http::{Acknowledging, OnceLayer, Rules, RulesError};
 use onlyonce_testkit::run;
 
 use crate::stage::{Stage, created};
@@ -42,6 +45,7 @@ store = "status-only"
 store_set_cookie = true
 replay_status = "200"
 on_store_failure = "open"
+acknowledgement = { replicas = 1, disk = true, within = "100ms" }
 shadow = true
 limits = { in_flight_max = 10, records_max = 1000, bytes_max = 1000000 }
 "#;
@@ -57,8 +61,19 @@ fn every_rule_is_read_and_written_back() {
         let text = format!("{:?}", Rules::default());
         assert_eq!(text.matches(": None").count(), fields, "a rule is missing from this test: {text}");
         let stage = Stage::new(Rules::default(), created).await;
-        OnceLayer::builder(stage.engine.clone()).route(rules).build().unwrap();
+        let engines = Arc::new(Same(stage.engine.clone()));
+        OnceLayer::builder(stage.engine.clone()).acknowledged(engines).route(rules).build().unwrap();
     });
+}
+
+/// A store that has whatever replicas a route asks for.
+#[derive(Debug)]
+struct Same(Engine);
+
+impl Acknowledging for Same {
+    fn engine(&self, _: Acknowledgement) -> Result<Engine, RulesError> {
+        Ok(self.0.clone())
+    }
 }
 
 #[test]
@@ -99,6 +114,7 @@ fn what_cannot_work_is_refused() {
             "retention = \"0s\"",
             "attempts_max = 0",
             "unknown = \"query\"",
+            "acknowledgement = { replicas = 1, within = \"1s\" }",
             "query_url = \"https://elsewhere/{key}\"",
             "query_url = \"/by-key/{key}\"\nquery_within = \"0s\"",
             "wait = \"2h\"",

@@ -65,7 +65,7 @@ impl<F: Fixture, E: Effect> Scene<F, E> {
     async fn finish_by(&self, plan: Plan, is_so: impl Fn(&Tally) -> bool) -> Tally {
         let process = self.start(plan).await;
         self.until(&process, is_so).await;
-        process.end().await
+        process.end(&*self.fixture).await
     }
 
     /// Waits until a process has come so far; what waits to be delivered again comes meanwhile.
@@ -156,7 +156,7 @@ pub async fn z_paused_past_its_lease<F: Fixture, E: Effect>(fixture: Arc<F>, eff
     stops.let_go();
     scene.until(&frozen, |counts| counts.settled + counts.gone == counts.fetched).await;
     frozen.resume();
-    let (frozen, successor) = (frozen.end().await, successor.end().await);
+    let (frozen, successor) = (frozen.end(&*scene.fixture).await, successor.end(&*scene.fixture).await);
     assert_eq!(frozen.done + successor.done, 1, "the frozen attempt's completion is refused");
     let expected = scene.count("z").await;
     if E::TRANSACTIONAL {
@@ -234,7 +234,7 @@ pub async fn k_killed_again_and_again<F: Fixture, E: Effect>(fixture: Arc<F>, ef
             scene.fixture.idle().await;
         }
     }
-    process.end().await;
+    process.end(&*scene.fixture).await;
     for number in 0..2 * kills {
         again += scene.count(&name(number)).await - 1;
     }

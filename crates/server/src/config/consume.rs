@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::Uri;
+use http::uri::{Parts, PathAndQuery};
 use onlyonce_core::{Lease, Policy, Retention, UnknownPolicy};
 use onlyonce_http::rules::{Span, Unknown};
 use onlyonce_inbox::consumer::message_policy;
@@ -10,7 +12,7 @@ use onlyonce_inbox::{Backoff, IdRule, IdRules, OnMismatch, OnMissingId, OnShortR
 use serde::{Deserialize, Serialize};
 
 use super::settings::{needed, span, store};
-use super::{Config, ConfigError, StoreSettings, UpstreamUrl};
+use super::{Config, ConfigError, StoreSettings, SyncMode, UpstreamUrl};
 
 /// `[consume]`
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -93,6 +95,8 @@ pub enum ShortRetention {
 pub struct ConsumeSettings {
     pub(crate) source: String,
     pub(crate) handler: UpstreamUrl,
+    /// As it was written: some handlers answer under `/orders/` only, and not under `/orders`.
+    pub(crate) handler_path: PathAndQuery,
     pub(crate) handler_ca: Option<PathBuf>,
     pub(crate) handler_within: Duration,
     pub(crate) name: String,
@@ -141,9 +145,16 @@ impl Config {
         let policy = policy(section, handler_within)?;
         let mut store = store(&self.merged.store)?;
         store.redis.lease_max = policy.terms().lease.get();
+        if store.sync == SyncMode::Outcome && policy.terms().unknown != UnknownPolicy::Rerun {
+            let problem = "`outcome` loses grants in a power cut, so that consume.unknown must be \"rerun\"";
+            return Err(ConfigError::field("store.sync", problem));
+        }
+        let policy = policy.answer_within(store.answer_within);
+        let (handler, handler_path) = handler_url(handler)?;
         Ok(ConsumeSettings {
             source,
-            handler: UpstreamUrl::parse("consume.handler", handler)?,
+            handler,
+            handler_path,
             handler_ca: section.handler_ca.clone(),
             handler_within,
             name: needed("consume.name", section.name.clone())?,
@@ -192,6 +203,18 @@ fn policy(section: &ConsumeSection, handler_within: Duration) -> Result<Policy, 
         .attempts_max(needed("consume.attempts_max", section.attempts_max)?)
         // The handler is given up before the execution is: else nobody would say why.
         .run_max(handler_within + CONNECT_WITHIN + Duration::from_secs(10)))
+}
+
+/// The host of a handler, and what is asked of it.
+fn handler_url(text: &str) -> Result<(UpstreamUrl, PathAndQuery), ConfigError> {
+    const FIELD: &str = "consume.handler";
+    let root = || PathAndQuery::from_static("/");
+    let parts = text.parse::<Uri>().map(Uri::into_parts);
+    let Ok(Parts { scheme: Some(scheme), authority: Some(authority), path_and_query, .. }) = parts else {
+        return Ok((UpstreamUrl::parse(FIELD, text)?, root()));
+    };
+    let host = UpstreamUrl::parse(FIELD, &format!("{scheme}://{authority}"))?;
+    Ok((host, path_and_query.unwrap_or_else(root)))
 }
 
 /// How long a connection to the handler may take.

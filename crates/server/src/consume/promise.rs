@@ -18,7 +18,7 @@ pub(super) fn text(
         UnknownPolicy::Rerun => {
             "it is tried again: its effect may exist twice, under the same Idempotency-Key"
         }
-        UnknownPolicy::Seal => "it counts as done: its effect may be missing",
+        UnknownPolicy::Seal => "it is closed and goes to the dead letters: its effect may exist",
         UnknownPolicy::Hold | UnknownPolicy::Query => "it waits for an operator, in the dead letters",
     };
     let nameless = match settings.on_missing_id {
@@ -30,7 +30,10 @@ pub(super) fn text(
         Horizon::Unbounded => "the source may deliver again at any time".to_owned(),
     };
     let mut lines = vec![
-        format!("Each message is posted to {} and acknowledged when its", settings.handler),
+        format!(
+            "Each message is posted to {}{} and acknowledged when its",
+            settings.handler, settings.handler_path
+        ),
         "outcome is on record. One that was done is never posted again while it is remembered.".to_owned(),
         format!("  store        {} {}", without_password(&settings.store.url), survival_of(durability)),
     ];

@@ -4,6 +4,7 @@
 //! describes the body, `CloudEvents` attributes and trace contexts keep their names. All others begin with `message-`.
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use onlyonce_http::Body;
 use onlyonce_http::header::{ONLYONCE_ATTEMPT, ONLYONCE_FENCE};
@@ -21,6 +22,10 @@ const CLOUD_EVENT: [&str; 4] = ["ce-", "ce_", "cloudevents:", "cloudevents_"];
 /// Names that are kept as they are.
 const KEPT: [&str; 4] = ["content-type", "content-encoding", "traceparent", "tracestate"];
 
+/// The most of a message's headers that go along, in bytes and number: most servers take 8 KiB or 100 fields in all.
+const HEADERS_BYTES_MAX: usize = 6 * 1024;
+const HEADERS_MAX: usize = 64;
+
 /// Where messages are posted.
 pub(super) struct Target {
     uri: Uri,
@@ -28,10 +33,9 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn new(url: &UpstreamUrl) -> Result<Self, String> {
-        let path = if url.prefix.is_empty() { "/" } else { &url.prefix };
-        let uri =
-            Uri::builder().scheme(url.scheme.clone()).authority(url.authority.clone()).path_and_query(path);
+    pub(super) fn new(url: &UpstreamUrl, path: &PathAndQuery) -> Result<Self, String> {
+        let uri = Uri::builder().scheme(url.scheme.clone()).authority(url.authority.clone());
+        let uri = uri.path_and_query(path.clone());
         Ok(Self {
             uri: uri.build().map_err(|error| error.to_string())?,
             host: HeaderValue::try_from(url.authority.as_str()).map_err(|error| error.to_string())?,
@@ -62,9 +66,15 @@ impl Target {
 }
 
 fn add_headers(headers: &mut HeaderMap, message: &Message) {
+    let mut left = HEADERS_BYTES_MAX;
     for (name, value) in message.headers.iter() {
-        // What HTTP cannot carry is left out: the body says what the message says.
+        // What HTTP cannot carry, or what servers refuse, is left out: the body says what the message says.
+        let bytes = FOREIGN.len() + name.len() + value.len();
+        if bytes > left || headers.len() >= HEADERS_MAX {
+            continue;
+        }
         let (Some(name), Ok(value)) = (name_of(name), HeaderValue::from_bytes(value)) else { continue };
+        left -= bytes;
         if name == CONTENT_TYPE || name == CONTENT_ENCODING {
             headers.insert(name, value);
         } else {
@@ -112,6 +122,15 @@ mod tests {
             assert!(name.starts_with(FOREIGN), "{name}");
         }
         assert_eq!(headers(&message).len(), 6, "what cannot be carried is left out");
+    }
+
+    #[test]
+    fn what_no_server_takes_is_left_out() {
+        let large = Message::new("x").with_header("payload", "x".repeat(20_000)).with_header("tenant", "a");
+        assert_eq!(headers(&large), [("message-tenant".to_owned(), "a".to_owned())]);
+        let many =
+            (0..40_000).fold(Message::new("x"), |message, n| message.with_header(format!("h{n}"), "v"));
+        assert_eq!(headers(&many).len(), HEADERS_MAX);
     }
 
     #[test]

@@ -73,7 +73,8 @@ impl Topics {
                 ledger.recover();
                 let offsets = self.offsets();
                 ledger.forget(|handle| !offsets.is_open(handle));
-                // An assignment begins unpaused.
+                // librdkafka keeps a partition paused that was taken away and given back.
+                resume(&consumer, offsets.places());
                 (mind.is_full, mind.bytes) = (false, 0);
                 mind.waiting.clear();
             }

@@ -115,8 +115,8 @@ impl RedisStream {
     /// Somebody removed the group, or the server lost it: everything that is still in the stream is delivered again.
     async fn restore_group(&self, ledger: &Ledger<Handle>, error: SourceError) {
         let Settings { stream, group, .. } = &self.settings;
-        warn!(%stream, %group, "the group is gone: it is made again, and begins where it did at first");
-        match self.make_group().await {
+        warn!(%stream, %group, "the group is gone: it is made again, and begins with the first entry");
+        match self.make_group("0").await {
             Ok(()) => {}
             Err(other) if other.kind() == SourceErrorKind::Refused => ledger.fail(error),
             Err(other) => ledger.fail(other),
