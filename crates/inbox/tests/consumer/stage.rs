@@ -60,7 +60,6 @@ impl Stage {
         let clock = Arc::new(ManualClock::default());
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(clock.clone(), MemoryLimits::default()));
         let broker = MemoryBroker::new(clock.clone());
-        pass_slowly(&clock);
         Self { clock, broker, store, effects: Effects::default() }
     }
 
@@ -101,21 +100,6 @@ impl Stage {
             self.broker.until(|broker| broker.delayed() > 0 || broker.unsettled() == 0).await;
         }
     }
-}
-
-/// Lets a fifth of the real time pass: where a task was too late to be woken by a step of a test, it is woken in the end,
-/// and what a test does within seconds stays far below the second that the shortest wait takes.
-fn pass_slowly(clock: &Arc<ManualClock>) {
-    const STEP: Duration = Duration::from_millis(10);
-    let clock = Arc::downgrade(clock);
-    tokio::spawn(async move {
-        while let Some(clock) = clock.upgrade() {
-            clock.advance(STEP);
-            drop(clock);
-            // tidy: sleep because time is to pass
-            tokio::time::sleep(STEP * 5).await;
-        }
-    });
 }
 
 pub(crate) fn policy() -> Policy {
