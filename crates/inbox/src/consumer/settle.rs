@@ -149,13 +149,6 @@ impl Settler {
             settling.settlement = Settlement::Retry { after: UNBURIED };
             return Some(settling);
         }
-        if let Settlement::Retry { after } = &mut settling.settlement
-            && !after.is_zero()
-        {
-            // What the broker cannot delay it can give back at once, which needs no rights and no place to wait.
-            *after = Duration::ZERO;
-            return Some(settling);
-        }
         self.flights.land(settling.tag);
         self.counts.settled(true);
         None
