@@ -64,12 +64,16 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// # Contract
 /// 1. `now` never goes back, also when the machine's wall clock is set back.
 /// 2. A `sleep` resolves once `now` has grown by at least the duration asked for.
+/// 3. A `sleep_until` resolves once `now` is the time asked for or later; at once if it is already.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// What time it is.
     fn now(&self) -> Timestamp;
 
     /// Resolves after `duration`.
     fn sleep(&self, duration: Duration) -> Sleep;
+
+    /// Resolves at `at`. Who knows the time uses this: between reading the clock and sleeping for the rest, it may move.
+    fn sleep_until(&self, at: Timestamp) -> Sleep;
 }
 
 /// The machine's clock, read once at the start and carried on by the monotonic clock.
@@ -103,5 +107,9 @@ impl Clock for SystemClock {
 
     fn sleep(&self, duration: Duration) -> Sleep {
         Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> Sleep {
+        self.sleep(self.now().until(at))
     }
 }

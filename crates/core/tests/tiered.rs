@@ -97,6 +97,15 @@ fn stage(forgets: u64) -> Stage {
     Stage { here, there, tiered, tier, faults, clock }
 }
 
+impl Stage {
+    /// Claims and renews, and gives the hint that is left of it.
+    async fn hinted(&self, scene: &Scene<'_, Clocked>) -> (Token, (Known, Timestamp)) {
+        let token = scene.granted().await;
+        scene.renew(token).await;
+        (token, self.tier.known.lock().unwrap()[&scene.id].clone())
+    }
+}
+
 mod whole {
     onlyonce_testkit::store_suite!(std::future::ready(super::stage(0).here));
 }
@@ -170,9 +179,7 @@ fn whoever_waits_is_not_held_up_by_a_hint() {
     run(async {
         let stage = stage(0);
         let scene = Scene::new(&stage.here);
-        let token = scene.granted().await;
-        scene.renew(token).await;
-        let hint = stage.tier.known.lock().unwrap()[&scene.id].clone();
+        let (token, hint) = stage.hinted(&scene).await;
         // The owner's process ends it, and its word to the tier is lost.
         let watch = stage.there.store().watch(&scene.id).await.unwrap();
         scene.release(token).await;
@@ -191,9 +198,7 @@ fn a_claim_whose_reply_was_lost_is_not_told_that_somebody_else_is_at_it() {
     run(async {
         let stage = stage(0);
         let scene = Scene::new(&stage.here);
-        let token = scene.granted().await;
-        scene.renew(token).await;
-        let hint = stage.tier.known.lock().unwrap()[&scene.id].clone();
+        let (token, hint) = stage.hinted(&scene).await;
         scene.release(token).await;
         // Another is granted the record and does not hear of it, and the first one's hint is still there.
         stage.faults.next(Operation::Claim, Fault::LoseReply);

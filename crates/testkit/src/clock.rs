@@ -43,18 +43,41 @@ impl ManualClock {
 
     /// Waits until someone sleeps for at least `duration` from now: the event to wait for before moving the clock.
     pub async fn slept_on_for(&self, duration: Duration) {
+        self.slept_on(|until, now| until >= now + duration).await;
+    }
+
+    /// Waits until someone sleeps for exactly `duration` from now: where others sleep for longer anyway.
+    pub async fn slept_on_for_exactly(&self, duration: Duration) {
+        self.slept_on(|until, now| until == now + duration).await;
+    }
+
+    async fn slept_on(&self, is_it: impl Fn(Timestamp, Timestamp) -> bool) {
         loop {
             let changed = self.changed.notified();
             {
                 let mut state = self.state();
-                let from = state.now + duration;
                 state.waiting.retain(|_, sleeper| !sleeper.is_closed());
-                if state.waiting.range((from, 0)..).next().is_some() {
+                if state.waiting.keys().any(|(until, _)| is_it(*until, state.now)) {
                     return;
                 }
             }
             changed.await;
         }
+    }
+
+    fn slept_until(&self, mut state: MutexGuard<'_, Sleepers>, at: Timestamp) -> Sleep {
+        if at <= state.now {
+            return Box::pin(std::future::ready(()));
+        }
+        let (wake, woken) = oneshot::channel();
+        state.made += 1;
+        let key = (at, state.made);
+        state.waiting.insert(key, wake);
+        drop(state);
+        self.changed.notify_waiters();
+        Box::pin(async move {
+            let _ = woken.await;
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, Sleepers> {
@@ -81,18 +104,12 @@ impl Clock for ManualClock {
     }
 
     fn sleep(&self, duration: Duration) -> Sleep {
-        let mut state = self.state();
-        if duration.is_zero() {
-            return Box::pin(std::future::ready(()));
-        }
-        let (wake, woken) = oneshot::channel();
-        state.made += 1;
-        let at = (state.now + duration, state.made);
-        state.waiting.insert(at, wake);
-        drop(state);
-        self.changed.notify_waiters();
-        Box::pin(async move {
-            let _ = woken.await;
-        })
+        let state = self.state();
+        let at = state.now + duration;
+        self.slept_until(state, at)
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> Sleep {
+        self.slept_until(self.state(), at)
     }
 }

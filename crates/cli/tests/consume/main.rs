@@ -149,7 +149,7 @@ fn what_a_killed_consumer_was_at_is_tried_again_and_nothing_is_lost() {
     for (key, seen) in &seen {
         let attempts: Vec<_> = seen.iter().map(|seen| seen.attempt).collect();
         // The second attempt is the first that is seen of what was claimed, but not posted, when it was killed.
-        assert!(matches!(attempts[..], [1] | [2] | [1, 2]), "{key}: {attempts:?}");
+        assert!(matches!(attempts[..], [1 | 2] | [1, 2]), "{key}: {attempts:?}");
     }
 }
 

@@ -53,14 +53,14 @@ impl Heartbeat {
                 break;
             }
             if now < next {
-                self.shared.clock.sleep(now.until(next.min(self.deadline))).await;
+                self.shared.clock.sleep_until(next.min(self.deadline)).await;
                 continue;
             }
             // ORDER: the deadline counts from before the renewal is sent.
             let sent_at = now;
             let answer = tokio::select! {
                 answer = self.shared.store.renew(&self.renew) => answer,
-                () = self.shared.clock.sleep(now.until(self.deadline)) => break,
+                () = self.shared.clock.sleep_until(self.deadline) => break,
             };
             match answer {
                 Ok(RenewAnswer::Renewed(left)) => {

@@ -31,6 +31,10 @@ impl Clock for Eager {
         self.0.advance(duration);
         Box::pin(tokio::task::yield_now())
     }
+
+    fn sleep_until(&self, at: Timestamp) -> Sleep {
+        self.sleep(self.now().until(at))
+    }
 }
 
 #[derive(Default)]

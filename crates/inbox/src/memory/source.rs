@@ -50,7 +50,7 @@ impl MemorySource {
             match next {
                 Some(at) => tokio::select! {
                     () = change => {}
-                    () = clock.sleep(now.until(at)) => {}
+                    () = clock.sleep_until(at) => {}
                 },
                 None => change.await,
             }

@@ -203,15 +203,9 @@ impl PausableClock {
     fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, is_paused: Arc::default(), resumed: Arc::default() }
     }
-}
 
-impl Clock for PausableClock {
-    fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    fn sleep(&self, duration: Duration) -> Sleep {
-        let sleep = self.clock.sleep(duration);
+    /// `sleep`, and then until it is resumed.
+    fn unless_paused(&self, sleep: Sleep) -> Sleep {
         let (is_paused, resumed) = (Arc::clone(&self.is_paused), Arc::clone(&self.resumed));
         Box::pin(async move {
             sleep.await;
@@ -225,6 +219,20 @@ impl Clock for PausableClock {
                 resumed.await;
             }
         })
+    }
+}
+
+impl Clock for PausableClock {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn sleep(&self, duration: Duration) -> Sleep {
+        self.unless_paused(self.clock.sleep(duration))
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> Sleep {
+        self.unless_paused(self.clock.sleep_until(at))
     }
 }
 

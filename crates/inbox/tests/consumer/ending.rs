@@ -28,6 +28,8 @@ fn a_shutdown_waits_for_what_runs_and_gives_back_what_has_not_begun() {
         let mut consumer = Started::new(builder.concurrency(1).build().await.unwrap());
         door.reached().await;
         consumer.tell_to_stop();
+        // It has heard of it: before, the second would begin as soon as the first makes room.
+        stage.broker.until(|broker| broker.out() == 1).await;
         door.let_go();
         let counts = consumer.stop().await;
         assert_eq!((counts.done, counts.given_back), (1, 1), "no more is claimed than can begin soon");
@@ -94,7 +96,7 @@ fn a_handler_that_does_not_end_is_abandoned_and_its_message_comes_again() {
         consumer.tell_to_stop();
         door.let_go();
         // The patience of the shutdown, and no more.
-        stage.clock.slept_on_for(Duration::from_secs(20)).await;
+        stage.clock.slept_on_for_exactly(Duration::from_secs(20)).await;
         stage.clock.advance(Duration::from_secs(20));
         let counts = consumer.stop().await;
         assert_eq!(counts.retried, 1);

@@ -32,4 +32,8 @@ impl Clock for StoppedClock {
     fn sleep(&self, _: Duration) -> Sleep {
         Box::pin(std::future::pending())
     }
+
+    fn sleep_until(&self, _: Timestamp) -> Sleep {
+        Box::pin(std::future::pending())
+    }
 }
