@@ -33,7 +33,7 @@ use crate::transition::{Claim, ClaimAnswer, Terms};
 
 pub use builder::EngineBuilder;
 pub use error::{EngineError, EngineErrorKind};
-pub use execution::{Execution, MemoError};
+pub use execution::{DURABLE_NAME_CHARS_MAX, Execution, MemoError, StepError};
 pub use many::Performing;
 pub use recover::{Found, Question, RecoveryHook};
 pub use reply::{Conflict, Cut, Done, Ending, Failure, Ran, Recorded, Reply, Request, Run};
@@ -44,6 +44,8 @@ pub struct Engine {
     shared: Arc<Shared>,
     policy: Arc<Policy>,
     terms: Arc<Terms>,
+    /// Whether work runs on the task of whoever waits for it, while somebody does.
+    in_place: bool,
 }
 
 /// What one claim led to.
@@ -94,8 +96,13 @@ impl Engine {
             let (reply, replied) = oneshot::channel();
             let engine = self.clone();
             let attempt = engine.attempt(Arc::clone(&request), work, recoveries_left, reply);
-            self.shared.begin(Box::pin(attempt)).await?;
-            match replied.await.map_err(|_| EngineError::stopping())?? {
+            let replied = if self.in_place {
+                self.shared.attend(Box::pin(attempt), replied).await?
+            } else {
+                self.shared.begin(Box::pin(attempt)).await?;
+                replied.await.map_err(|_| EngineError::stopping())?
+            };
+            match replied? {
                 Next::Reply(reply) => return Ok(reply),
                 Next::Wait(conflict, back) => {
                     if !wait.is_worth_another_try(&conflict).await? {
@@ -128,6 +135,8 @@ impl Engine {
             Err(error) => return drop(reply.send(Err(error))),
         };
         let claimed = tokio::select! {
+            // Biased: a store that answers at once is not asked about the end of the process.
+            biased;
             claimed = self.claim(&request, claimed_at) => claimed,
             () = self.shared.aborting.cancelled() => Err(EngineError::stopping()),
         };

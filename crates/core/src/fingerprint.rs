@@ -122,7 +122,7 @@ impl FingerprintBuilder {
         self
     }
 
-    /// Adds a field, for those who add many: a builder holds two kilobytes, and passing it on copies them.
+    /// Adds a field, for those who add one here and one there.
     pub fn add(&mut self, name: &str, value: &[u8]) {
         self.hasher.field(name.as_bytes());
         self.hasher.field(value);

@@ -53,7 +53,7 @@ pub mod hex;
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use engine::{
     Conflict, Cut, Done, Ending, Engine, EngineBuilder, EngineError, EngineErrorKind, Execution, Failure,
-    Found, MemoError, Performing, Question, Ran, Recorded, RecoveryHook, Reply, Request, Run,
+    Found, MemoError, Performing, Question, Ran, Recorded, RecoveryHook, Reply, Request, Run, StepError,
 };
 pub use error::{BoxError, HexError, MisuseError, RandomError};
 pub use fingerprint::{Fingerprint, FingerprintBuilder, Fingerprinted, Rules};

@@ -159,6 +159,11 @@ impl ScopeTag {
         tag.copy_from_slice(&id.0[24..]);
         Self(tag)
     }
+
+    /// The bytes, for a store on another machine.
+    pub const fn as_bytes(&self) -> &[u8; 8] {
+        &self.0
+    }
 }
 
 /// The name of a record in a store: a version byte, 184 bits of a keyed hash of scope and key, and a [`ScopeTag`].

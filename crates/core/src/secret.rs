@@ -69,31 +69,73 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// How many bytes of fields are held before they are hashed.
+const HELD_BYTES_MAX: usize = 1024;
+/// What the fields of most requests take.
+const HELD_BYTES_USUAL: usize = 384;
+
 /// Keyed BLAKE3 over length-prefixed fields: `ab`+`c` and `a`+`bc` never hash alike.
+///
+/// Fields are held and hashed in one go where they are few, as they mostly are: a hasher that can go on takes two
+/// kilobytes to set up, and each part that is fed to it costs more than the part.
 #[derive(Clone)]
-pub(crate) struct FieldHasher(blake3::Hasher);
+pub(crate) struct FieldHasher {
+    key: [u8; 32],
+    held: Vec<u8>,
+    /// What was too much to hold.
+    hashed: Option<Box<blake3::Hasher>>,
+}
 
 impl FieldHasher {
     fn new(key: &[u8; 32]) -> Self {
-        Self(blake3::Hasher::new_keyed(key))
+        Self { key: *key, held: Vec::with_capacity(HELD_BYTES_USUAL), hashed: None }
     }
 
     pub(crate) fn field(&mut self, bytes: &[u8]) {
         // INVARIANT: every field is preceded by its length, so the sequence of fields can be read back unambiguously.
-        let length = (bytes.len() as u64).to_le_bytes();
-        let mut both = [0; 64];
-        if let Some(rest) = both[length.len()..].get_mut(..bytes.len()) {
-            // Most fields are short, and an update costs more than the copy.
-            rest.copy_from_slice(bytes);
-            both[..length.len()].copy_from_slice(&length);
-            self.0.update(&both[..length.len() + bytes.len()]);
+        self.held.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        if self.held.len() + bytes.len() <= HELD_BYTES_MAX {
+            self.held.extend_from_slice(bytes);
         } else {
-            self.0.update(&length);
-            self.0.update(bytes);
+            self.hash_held().update(bytes);
         }
     }
 
-    pub(crate) fn finish(&self) -> [u8; 32] {
-        *self.0.finalize().as_bytes()
+    fn hash_held(&mut self) -> &mut blake3::Hasher {
+        let hashed = self.hashed.get_or_insert_with(|| Box::new(blake3::Hasher::new_keyed(&self.key)));
+        hashed.update(&self.held);
+        self.held.clear();
+        hashed
+    }
+
+    pub(crate) fn finish(mut self) -> [u8; 32] {
+        let hash = match self.hashed {
+            None => blake3::keyed_hash(&self.key, &self.held),
+            Some(_) => self.hash_held().finalize(),
+        };
+        *hash.as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_hash_alike_however_many_are_held() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(3 * HELD_BYTES_MAX).collect();
+        let around = [0, 8, 16].map(|less| HELD_BYTES_MAX - less);
+        let sizes = [0, 1, 64, 500].into_iter().chain(around).chain(around.map(|size| size + 1));
+        for size in sizes.chain([bytes.len()]) {
+            for parts in [vec![size], vec![size, 3], vec![3, size], vec![size, size, 0, size]] {
+                let (mut ours, mut theirs) =
+                    (FieldHasher::new(&[7; 32]), blake3::Hasher::new_keyed(&[7; 32]));
+                for part in &parts {
+                    ours.field(&bytes[..*part]);
+                    theirs.update(&(*part as u64).to_le_bytes()).update(&bytes[..*part]);
+                }
+                assert_eq!(ours.finish(), *theirs.finalize().as_bytes(), "{parts:?}");
+            }
+        }
     }
 }

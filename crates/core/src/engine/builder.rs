@@ -66,8 +66,19 @@ impl Engine {
         Self { shared: Arc::new(shared), ..self.clone() }
     }
 
+    /// The same engine for callers who only wait, and for work that never blocks its thread: it runs on the caller's
+    /// own task, and moves to one of its own when the caller goes away. Nothing else changes.
+    ///
+    /// A caller that holds the future of [`Engine::perform`] without polling it keeps the lease from being renewed, and
+    /// so does work that blocks: a proxy does neither, and saves two tasks for each request.
+    #[must_use]
+    pub fn in_place(&self) -> Self {
+        Self { in_place: true, ..self.clone() }
+    }
+
     fn under(&self, policy: Policy) -> Self {
         Self {
+            in_place: self.in_place,
             shared: Arc::clone(&self.shared),
             terms: Arc::new(policy.terms.clone()),
             policy: Arc::new(policy),
@@ -119,6 +130,7 @@ impl EngineBuilder {
             return Err(EngineError::misuse(MisuseError::new("the store keeps another secret than ours")));
         }
         Ok(Engine {
+            in_place: false,
             terms: Arc::new(self.policy.terms.clone()),
             policy: Arc::new(self.policy),
             shared: Arc::new(Shared {

@@ -5,9 +5,13 @@
 
 mod finish;
 mod handle;
+mod step;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -24,6 +28,7 @@ use crate::record::Step;
 use crate::transition::{Claim, Grant, Token};
 
 pub use handle::{Execution, MemoError};
+pub use step::{DURABLE_NAME_CHARS_MAX, StepError};
 
 /// One attempt at an operation, from its grant to its ending.
 pub(super) struct Attempt {
@@ -78,10 +83,13 @@ impl Attempt {
             return Box::pin(self.give_back(reply)).await;
         }
         let execution = Execution::new(&self);
-        // A task of its own: work that blocks its thread must not starve the heartbeat, and a panic stays in there.
-        let working = Box::pin(async move { work(execution).await }).in_current_span();
-        let running = self.engine.shared.tasks.spawn(working);
-        let stop = self.watch_over(AbortOnDrop(running)).await;
+        let working = Box::pin(async move { work(execution).await });
+        let running = if self.engine.in_place {
+            Running::Here(Some(working))
+        } else {
+            Running::Apart(AbortOnDrop(self.engine.shared.tasks.spawn(working.in_current_span())))
+        };
+        let stop = self.watch_over(running).await;
         match decision::finish(stop) {
             Finish::Complete { outcome, retention, value } => {
                 self.complete(outcome, retention, value, reply).await;
@@ -93,23 +101,26 @@ impl Attempt {
         }
     }
 
-    async fn watch_over<R>(&mut self, mut running: AbortOnDrop<Ending<R>>) -> Stop<R> {
+    async fn watch_over<R, F>(&mut self, mut running: Running<R, F>) -> Stop<R>
+    where
+        F: Future<Output = Ending<R>>,
+    {
         let Self { engine, heartbeat, .. } = self;
         let shared = &engine.shared;
         let (stop, wait_until) = tokio::select! {
             // Biased: work that has returned is taken at its word, even if the lease ended in the same instant.
             biased;
-            ended = &mut running.0 => return stop_of(ended),
+            ended = running.ended() => return ended.map_or_else(Stop::Cut, Stop::Returned),
             () = heartbeat.keep() => (Stop::Cut(Cut::OutOfTime), heartbeat.lease_ends_at()),
             () = shared.aborting.cancelled() => (Stop::Cut(Cut::ShutDown), shared.clock.now() + ABORT_WITHIN),
         };
         // The grant is not given up while the work may still be at it: that is what the margin of the lease is for.
         self.lost.cancel();
-        running.0.abort();
+        running.stop();
         let left = shared.clock.now().until(wait_until);
         tokio::select! {
             biased;
-            ended = &mut running.0 => ended.map_or(stop, Stop::Returned),
+            ended = running.ended() => ended.map_or(stop, Stop::Returned),
             () = shared.clock.sleep(left) => stop,
         }
     }
@@ -118,12 +129,39 @@ impl Attempt {
 /// How long a shutdown waits for work that was told to stop.
 const ABORT_WITHIN: Duration = Duration::from_secs(1);
 
-fn stop_of<R>(ended: Result<Ending<R>, JoinError>) -> Stop<R> {
-    match ended {
-        Ok(ending) => Stop::Returned(ending),
-        Err(error) if error.is_panic() => Stop::Cut(Cut::Panicked),
-        Err(_) => Stop::Cut(Cut::ShutDown),
+/// Work that was started.
+enum Running<R, F> {
+    /// On a task of its own: work that blocks its thread must not starve the heartbeat, and a panic stays in there.
+    Apart(AbortOnDrop<Ending<R>>),
+    /// On the task of its attempt. `None` once it was stopped.
+    Here(Option<Pin<Box<F>>>),
+}
+
+impl<R, F: Future<Output = Ending<R>>> Running<R, F> {
+    /// What the work returned, or why it did not.
+    async fn ended(&mut self) -> Result<Ending<R>, Cut> {
+        poll_fn(|cx| match self {
+            Self::Apart(task) => Pin::new(&mut task.0).poll(cx).map_err(|error| cut_of(&error)),
+            Self::Here(None) => Poll::Ready(Err(Cut::ShutDown)),
+            // A panic stays in there.
+            Self::Here(Some(work)) => match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+                Ok(step) => step.map(Ok),
+                Err(_) => Poll::Ready(Err(Cut::Panicked)),
+            },
+        })
+        .await
     }
+
+    fn stop(&mut self) {
+        match self {
+            Self::Apart(task) => task.0.abort(),
+            Self::Here(work) => *work = None,
+        }
+    }
+}
+
+fn cut_of(error: &JoinError) -> Cut {
+    if error.is_panic() { Cut::Panicked } else { Cut::ShutDown }
 }
 
 /// Work that is no longer watched over is stopped: past its lease it must not go on.

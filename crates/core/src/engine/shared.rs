@@ -6,10 +6,12 @@ use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -100,6 +102,26 @@ impl Common {
         Ok(())
     }
 
+    /// The same for a caller who waits for nothing else: it is the caller's task that does all of it, and only what is
+    /// left when the caller goes away, or has its reply, needs one of its own.
+    pub(super) async fn attend<T>(
+        &self,
+        task: Pin<Box<impl Future<Output = ()> + Send + 'static>>,
+        mut replied: oneshot::Receiver<T>,
+    ) -> Result<T, EngineError> {
+        let mut attended = Attended { rest: Some(task), tasks: &self.tasks, _counted: self.counted()? };
+        poll_fn(|cx| {
+            attended.poll(cx);
+            // The reply comes only out of the task, which was just asked: nobody else needs to wake us.
+            match replied.try_recv() {
+                Ok(reply) => Poll::Ready(Ok(reply)),
+                Err(TryRecvError::Empty) => Poll::Pending,
+                Err(TryRecvError::Closed) => Poll::Ready(Err(EngineError::stopping())),
+            }
+        })
+        .await
+    }
+
     /// Has a drain wait while the token lives.
     fn counted(&self) -> Result<TaskTrackerToken, EngineError> {
         // ORDER: counted before it is checked, so that a drain that began in between waits for it.
@@ -130,6 +152,34 @@ impl Common {
     pub(super) fn observe_failure(&self, id: &RecordId, fence: Fence, error: &StoreError) {
         tracing::warn!(id = id.short(), error = %error, source = ?std::error::Error::source(error), "store failed");
         self.observe(id, fence, Event::from(error));
+    }
+}
+
+/// A task in the hands of its caller, who may go away at any moment.
+struct Attended<'t, F: Future<Output = ()> + Send + 'static> {
+    /// `None` once it has ended.
+    rest: Option<Pin<Box<F>>>,
+    tasks: &'t TaskTracker,
+    _counted: TaskTrackerToken,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Attended<'_, F> {
+    fn poll(&mut self, cx: &mut Context<'_>) {
+        let Some(task) = &mut self.rest else { return };
+        // A panic ends the task, as it would on a task of its own, and the caller gets no reply.
+        let step = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(cx)));
+        if !step.is_ok_and(|step| step.is_pending()) {
+            self.rest = None;
+        }
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Drop for Attended<'_, F> {
+    fn drop(&mut self) {
+        // Without a runtime nothing can go on: leases end by themselves.
+        if let (Some(rest), Ok(runtime)) = (self.rest.take(), Handle::try_current()) {
+            self.tasks.spawn_on(rest.in_current_span(), &runtime);
+        }
     }
 }
 
@@ -254,6 +304,16 @@ impl Engine {
                 () = aborting.cancelled() => {}
             }
         });
+    }
+
+    /// How many tasks of the engine run in this process: executions, and what follows from them.
+    pub fn running(&self) -> usize {
+        self.shared.tasks.len()
+    }
+
+    /// How many calls wait for one that runs, in this process.
+    pub fn waiting(&self) -> usize {
+        self.shared.waiters.len()
     }
 
     /// Stops taking work, waits up to `patience` for what runs, then abandons the rest. Idempotent.

@@ -19,6 +19,10 @@ impl Waiters {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.counts().values().sum()
+    }
+
     fn take_seat(&self, id: RecordId, most: usize) -> Option<Seat<'_>> {
         let mut counts = self.counts();
         let count = counts.entry(id).or_default();

@@ -33,6 +33,20 @@ pub enum StoreErrorKind {
     Misuse,
 }
 
+impl StoreErrorKind {
+    /// A stable name for logs, metrics and error pages.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Unavailable => "store-unavailable",
+            Self::TimedOut => "store-timed-out",
+            Self::Full => "store-full",
+            Self::Corrupt => "record-corrupt",
+            Self::Unsupported => "record-unsupported",
+            Self::Misuse => "store-misuse",
+        }
+    }
+}
+
 impl StoreError {
     /// A failure of `kind` while `doing` something ("claiming a record").
     pub const fn new(kind: StoreErrorKind, doing: &'static str) -> Self {
@@ -71,14 +85,7 @@ impl StoreError {
 
     /// A stable name for logs, metrics and error pages.
     pub const fn code(&self) -> &'static str {
-        match self.kind {
-            StoreErrorKind::Unavailable => "store-unavailable",
-            StoreErrorKind::TimedOut => "store-timed-out",
-            StoreErrorKind::Full => "store-full",
-            StoreErrorKind::Corrupt => "record-corrupt",
-            StoreErrorKind::Unsupported => "record-unsupported",
-            StoreErrorKind::Misuse => "store-misuse",
-        }
+        self.kind.code()
     }
 
     /// Whether the same command may succeed later.

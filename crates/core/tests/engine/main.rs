@@ -6,7 +6,9 @@
     reason = "a failed check panics"
 )]
 
+mod durable;
 mod faults;
+mod in_place;
 mod lease;
 mod many;
 mod mended;

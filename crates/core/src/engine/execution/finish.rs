@@ -146,7 +146,7 @@ impl Attempt {
 
 /// Whether an answer came at once, or after tries that may have got through unseen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tries {
+pub(super) enum Tries {
     One,
     More,
 }
@@ -162,7 +162,7 @@ fn released(told: Option<(ReleaseAnswer, Tries)>) -> (Recorded, Event) {
 }
 
 /// Repeats a store command until it is answered or the time is over. Every command may be repeated (contract 5).
-async fn until_answered<A, F>(
+pub(super) async fn until_answered<A, F>(
     shared: &Shared,
     token: &Token,
     within: Duration,

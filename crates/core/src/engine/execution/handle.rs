@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,8 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::Attempt;
+use super::finish::until_answered;
+use super::step::of_a_caller;
 use crate::engine::Request;
 use crate::engine::shared::Shared;
 use crate::engine::typed::from_json;
@@ -19,7 +21,7 @@ use crate::error::{BoxError, MisuseError};
 use crate::key::Key;
 use crate::record::{Fence, StepName};
 use crate::scope::{RecordId, ScopedKey};
-use crate::store::StoreError;
+use crate::store::{StoreError, StoreErrorKind};
 use crate::transition::{RecordStep, StepAnswer, Token};
 
 /// The grant, in the hands of the work. Cheap to clone.
@@ -91,7 +93,7 @@ impl Execution {
     where
         T: Serialize + DeserializeOwned,
     {
-        let name = StepName::new(name)?;
+        let name = of_a_caller(name)?;
         if let Some(known) = self.known(&name) {
             let bytes = known.ok_or(MemoError::Erased)?;
             return from_json(&bytes).map_err(MemoError::unreadable);
@@ -100,9 +102,7 @@ impl Execution {
         let bytes = Bytes::from(serde_json::to_vec(&value).map_err(MemoError::unreadable)?);
         // What is handed out is what later attempts will read; what cannot be read back is not recorded.
         let value = from_json(&bytes).map_err(MemoError::unreadable)?;
-        let step = RecordStep { token: self.token, name: name.clone(), value: bytes.clone() };
-        let recording = self.shared.store.record_step(&step);
-        match self.shared.bounded(self.store_within, recording).await? {
+        match self.record(&name, &bytes).await? {
             StepAnswer::Recorded => {
                 self.remember(name, bytes);
                 Ok(value)
@@ -127,13 +127,47 @@ impl Execution {
         Key::from_digest(&hasher.finish())
     }
 
-    #[expect(clippy::option_option, reason = "no step, an erased step, a step")]
-    fn known(&self, name: &StepName) -> Option<Option<Bytes>> {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    pub(super) async fn record(&self, name: &StepName, value: &Bytes) -> Result<StepAnswer, StoreError> {
+        let step = RecordStep { token: self.token, name: name.clone(), value: value.clone() };
+        self.shared.bounded(self.store_within, self.shared.store.record_step(&step)).await
     }
 
-    fn remember(&self, name: StepName, bytes: Bytes) {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner).insert(name, Some(bytes));
+    /// The same for what has happened already: a store that fails is asked again, for a while.
+    pub(super) async fn record_insisting(
+        &self,
+        name: &StepName,
+        value: &Bytes,
+    ) -> Result<StepAnswer, StoreError> {
+        let step = RecordStep { token: self.token, name: name.clone(), value: value.clone() };
+        let until = self.shared.clock.now() + self.store_within * 3;
+        let store = &self.shared.store;
+        until_answered(&self.shared, &self.token, self.store_within, until, || store.record_step(&step))
+            .await
+            .map(|(answer, _)| answer)
+            .ok_or_else(|| StoreError::new(StoreErrorKind::TimedOut, "recording a step"))
+    }
+
+    /// How many steps are on record, as far as this attempt knows.
+    pub(super) fn steps_known(&self) -> usize {
+        self.known_steps().len()
+    }
+
+    pub(super) fn step_names(&self) -> Vec<StepName> {
+        self.known_steps().keys().cloned().collect()
+    }
+
+    #[expect(clippy::option_option, reason = "no step, an erased step, a step")]
+    pub(super) fn known(&self, name: &StepName) -> Option<Option<Bytes>> {
+        self.known_steps().get(name).cloned()
+    }
+
+    /// Whether it was not known before.
+    pub(super) fn remember(&self, name: StepName, bytes: Bytes) -> bool {
+        self.known_steps().insert(name, Some(bytes)).is_none()
+    }
+
+    fn known_steps(&self) -> MutexGuard<'_, HashMap<StepName, Option<Bytes>>> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -156,7 +190,7 @@ pub enum MemoError {
 }
 
 impl MemoError {
-    fn unreadable(source: serde_json::Error) -> Self {
+    pub(super) fn unreadable(source: serde_json::Error) -> Self {
         Self::Unreadable(source.into())
     }
 }
