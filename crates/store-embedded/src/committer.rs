@@ -7,6 +7,7 @@ mod gather;
 mod group;
 mod import;
 mod room;
+mod round;
 mod seal;
 mod sweep;
 
@@ -17,19 +18,20 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use onlyonce_core::store::{Batch, Ids};
+use onlyonce_core::store::Ids;
 use onlyonce_core::transition::{Answer, ClaimAnswer, Command};
 use onlyonce_core::{Fence, RecordId, StoreError, StoreErrorKind};
-use tokio::sync::oneshot;
 
 use self::gather::Gather;
 use self::group::Group;
+use self::round::Waiting;
 use crate::catalog::Version;
 use crate::recovery;
 use crate::segment::SegmentId;
 use crate::shared::{Job, Shared};
 
 pub(crate) use room::give_back;
+pub(crate) use round::Reply;
 pub(crate) use seal::Sealer;
 
 /// Makes a store that was just read ready: space is set aside, and what was in flight is unknown.
@@ -96,8 +98,6 @@ pub(crate) struct Committer {
     /// Whether the last group has no mark behind it yet.
     unmarked: bool,
 }
-
-type Waiting = (Batch<Answer>, oneshot::Sender<Batch<Answer>>);
 
 impl Committer {
     pub(crate) fn new(shared: Arc<Shared>, to_seal: Sender<SegmentId>) -> Self {
@@ -186,19 +186,11 @@ impl Committer {
     /// Makes a group durable and answers it; when the disk is full, what may still be written is.
     fn finish(&mut self, group: Group, waiting: Vec<Waiting>, jobs: &mut VecDeque<Job>) {
         match self.commit(group) {
-            Ok(()) => {
-                for (answers, reply) in waiting {
-                    drop(reply.send(answers));
-                }
-            }
+            Ok(()) => round::hand_out(waiting),
             Err(Uncommitted::Full) => self.out_of_room(waiting, jobs),
             Err(failed) => {
                 for (answers, reply) in waiting {
-                    drop(
-                        reply.send(
-                            answers.iter().map(|_| Err(failed.error(&self.shared, "writing"))).collect(),
-                        ),
-                    );
+                    reply.send(answers.iter().map(|_| Err(failed.error(&self.shared, "writing"))).collect());
                 }
             }
         }

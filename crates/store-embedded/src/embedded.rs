@@ -19,7 +19,7 @@ use onlyonce_core::{Clock, Fence, Record, RecordId, Secret, Store, StoreError, S
 use tokio::sync::oneshot;
 
 use crate::catalog::Version;
-use crate::committer::{self, Committer, Sealer};
+use crate::committer::{self, Committer, Reply, Sealer};
 use crate::io::{Disk, RealDisk};
 use crate::meta::Meta;
 use crate::options::{Options, Sync};
@@ -158,7 +158,7 @@ impl EmbeddedStore {
         commands: Vec<Command>,
         absent_at: Option<Version>,
     ) -> Result<Batch<Answer>, StoreError> {
-        let (reply, replied) = oneshot::channel();
+        let (reply, replied) = Reply::channel();
         self.shared.push(Job::Commands(commands, absent_at, reply))?;
         replied.await.map_err(|_| closing())
     }

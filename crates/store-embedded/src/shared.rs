@@ -8,12 +8,13 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use onlyonce_core::store::{Batch, Imported, SweepBudget, Swept, Watches};
-use onlyonce_core::transition::{Answer, Command};
+use onlyonce_core::store::{Imported, SweepBudget, Swept, Watches};
+use onlyonce_core::transition::Command;
 use onlyonce_core::{Clock, Record, RecordId, StoreError, StoreErrorKind};
 use tokio::sync::oneshot;
 
 use crate::catalog::{Catalog, Stored, Version};
+use crate::committer::Reply;
 use crate::io::{Disk, is_failed_sync};
 use crate::meta::Meta;
 use crate::options::Options;
@@ -25,7 +26,7 @@ const QUEUE_MAX: usize = 65_536;
 #[derive(Debug)]
 pub(crate) enum Job {
     /// Commands, and the version at which the record of a lone one was seen to be absent.
-    Commands(Vec<Command>, Option<Version>, oneshot::Sender<Batch<Answer>>),
+    Commands(Vec<Command>, Option<Version>, Reply),
     Sweep(SweepBudget, oneshot::Sender<Result<Swept, StoreError>>),
     Import(Vec<(RecordId, Record)>, oneshot::Sender<Result<Imported, StoreError>>),
 }
@@ -33,8 +34,9 @@ pub(crate) enum Job {
 #[derive(Debug, Default)]
 struct Queue {
     jobs: Vec<Job>,
-    /// How many must wait before the committer is woken.
-    wanted: usize,
+    /// How many must wait before the committer is woken; `None` while it is awake. Telling a thread that does not wait
+    /// takes a system call all the same.
+    wanted: Option<usize>,
     stopping: bool,
 }
 
@@ -140,7 +142,11 @@ impl Shared {
                 .because("too many commands wait for the disk"));
         }
         queue.jobs.push(job);
-        if queue.jobs.len() >= queue.wanted {
+        let waiting = queue.jobs.len();
+        let is_enough = queue.wanted.take_if(|wanted| waiting >= *wanted).is_some();
+        // Let go first: it would be woken only to wait for us.
+        drop(queue);
+        if is_enough {
             self.more.notify_one();
         }
         Ok(())
@@ -154,6 +160,7 @@ impl Shared {
             if queue.stopping {
                 return None;
             }
+            queue.wanted = Some(1);
             queue = match patience {
                 None => self.more.wait(queue).unwrap_or_else(PoisonError::into_inner),
                 Some(patience) => {
@@ -166,6 +173,7 @@ impl Shared {
                 }
             };
         }
+        queue.wanted = None;
         Some(queue.jobs.len())
     }
 
@@ -173,10 +181,10 @@ impl Shared {
     pub(crate) fn take_jobs(&self, wanted: usize, patience: Duration) -> Vec<Job> {
         let mut queue = self.queue();
         if queue.jobs.len() < wanted && !queue.stopping {
-            queue.wanted = wanted;
+            queue.wanted = Some(wanted);
             // Once: whoever wakes it early, or late, there is something to do.
             queue = self.more.wait_timeout(queue, patience).unwrap_or_else(PoisonError::into_inner).0;
-            queue.wanted = 0;
+            queue.wanted = None;
         }
         std::mem::take(&mut queue.jobs)
     }

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use onlyonce_core::{StoreError, StoreErrorKind};
 
-use super::{Committer, Waiting};
+use super::Committer;
+use super::round::Waiting;
 use crate::io::{Disk, failed_sync};
 use crate::shared::{Job, Shared};
 
@@ -58,7 +59,7 @@ impl Committer {
         for (answers, reply) in waiting {
             let refused =
                 answers.iter().map(|_| Err(StoreError::new(StoreErrorKind::Full, "writing to a full disk")));
-            drop(reply.send(refused.collect()));
+            reply.send(refused.collect());
         }
     }
 
