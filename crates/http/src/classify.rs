@@ -125,6 +125,9 @@ impl Steering {
     /// Reads what the application says and takes it out of the answer.
     pub(crate) fn take(headers: &mut HeaderMap) -> Self {
         let mut steering = Self::default();
+        if !crate::header::has_ours(headers) {
+            return steering;
+        }
         match one(headers, &ONLYONCE_OUTCOME) {
             Ok(None) => {}
             Ok(Some("committed")) => steering.outcome = Some(Steer::Committed),

@@ -103,12 +103,22 @@ pub fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
 
 /// Takes away what only this layer may say to the application.
 pub(crate) fn strip_request_marks(headers: &mut HeaderMap) {
-    headers.remove(ONLYONCE_FENCE);
-    headers.remove(ONLYONCE_ATTEMPT);
+    if has_ours(headers) {
+        headers.remove(ONLYONCE_FENCE);
+        headers.remove(ONLYONCE_ATTEMPT);
+    }
 }
 
 /// Takes away what the application says to this layer only.
 pub(crate) fn strip_steering(headers: &mut HeaderMap) {
-    headers.remove(ONLYONCE_OUTCOME);
-    headers.remove(ONLYONCE_RETENTION);
+    if has_ours(headers) {
+        headers.remove(ONLYONCE_OUTCOME);
+        headers.remove(ONLYONCE_RETENTION);
+    }
+}
+
+/// Whether any header is of this crate's own. Most heads have none, and one look at each name costs less than a search
+/// for each of ours.
+pub(crate) fn has_ours(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| name.as_str().starts_with("onlyonce-"))
 }

@@ -46,6 +46,7 @@ pub struct Problem {
     retry_after: Option<Duration>,
     record: Option<(RecordId, Option<Fence>)>,
     original_status: Option<StatusCode>,
+    members: Vec<(&'static str, Value)>,
 }
 
 impl Problem {
@@ -58,6 +59,7 @@ impl Problem {
             retry_after: None,
             record: None,
             original_status: None,
+            members: Vec::new(),
         }
     }
 
@@ -89,6 +91,13 @@ impl Problem {
         self
     }
 
+    /// Says `value` under `name`, for programs.
+    #[must_use]
+    pub fn member(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        self.members.push((name, value.into()));
+        self
+    }
+
     /// What kind it is.
     pub const fn kind(&self) -> ProblemKind {
         self.kind
@@ -97,7 +106,7 @@ impl Problem {
     /// The answer, in `style`. `base` is where the problem types live: a URL that the type's name is added to.
     pub fn into_response(self, style: Style, base: Option<&str>) -> Response<Body> {
         let mut response = match style {
-            Style::ProblemJson => self.to_problem_json(base),
+            Style::ProblemJson => answer(self.status, PROBLEM_JSON, self.to_json(base).to_string()),
             Style::Stripe => self.to_stripe(base),
             Style::Grpc => self.to_grpc(),
         };
@@ -113,7 +122,8 @@ impl Problem {
         response
     }
 
-    fn to_problem_json(&self, base: Option<&str>) -> Response<Body> {
+    /// The problem as RFC 9457 writes it, for answers that hold several.
+    pub fn to_json(&self, base: Option<&str>) -> Value {
         let mut members = Map::new();
         members.insert("type".into(), format!("{}{}", base.unwrap_or(TYPE_BASE), self.kind.name()).into());
         members.insert("title".into(), self.kind.title().into());
@@ -130,7 +140,8 @@ impl Problem {
             }
         }
         members.insert("retryable".into(), self.kind.is_retryable().into());
-        answer(self.status, PROBLEM_JSON, Value::Object(members).to_string())
+        members.extend(self.members.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        Value::Object(members)
     }
 }
 

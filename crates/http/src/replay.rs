@@ -61,18 +61,19 @@ fn not_kept(why: Tombstone, head: &[u8]) -> Problem {
 pub(crate) fn mark(route: &Route, response: &mut Response<Body>, is_replay: bool) {
     let headers = response.headers_mut();
     // Whoever answered before us may have said it too; what counts here is what this layer did.
-    headers.remove(IDEMPOTENT_REPLAYED);
-    headers.remove(IDEMPOTENCY_REPLAYED);
-    match (route.profile, is_replay) {
-        (Profile::Stripe, true) => {
-            headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
-        }
-        (Profile::Stripe, false) => {}
+    let (ours, theirs, said) = match (route.profile, is_replay) {
+        (Profile::Stripe, true) => (IDEMPOTENT_REPLAYED, IDEMPOTENCY_REPLAYED, Some("true")),
+        (Profile::Stripe, false) => (IDEMPOTENT_REPLAYED, IDEMPOTENCY_REPLAYED, None),
         (Profile::Standard | Profile::Ietf, true) => {
-            headers.insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+            (IDEMPOTENCY_REPLAYED, IDEMPOTENT_REPLAYED, Some("true"))
         }
         (Profile::Standard | Profile::Ietf, false) => {
-            headers.insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("false"));
+            (IDEMPOTENCY_REPLAYED, IDEMPOTENT_REPLAYED, Some("false"))
         }
-    }
+    };
+    headers.remove(theirs);
+    match said {
+        Some(said) => headers.insert(ours, HeaderValue::from_static(said)),
+        None => headers.remove(ours),
+    };
 }

@@ -31,13 +31,19 @@ const fn code(kind: ProblemKind) -> u32 {
         | ProblemKind::KeyInvalid
         | ProblemKind::PrincipalMissing
         | ProblemKind::BodyUnreadable
+        | ProblemKind::RequestInvalid
+        | ProblemKind::MediaTypeUnsupported
         | ProblemKind::KeyReused => 3,
         ProblemKind::UpstreamTimeout => 4,
         ProblemKind::BodyTooLarge | ProblemKind::Quota => 8,
         ProblemKind::KeyExpired | ProblemKind::OutcomeUnknown | ProblemKind::AnswerNotKept => 9,
+        ProblemKind::NotFound => 5,
+        ProblemKind::Forbidden => 7,
         ProblemKind::InFlight => 10,
+        ProblemKind::MethodNotAllowed => 12,
         ProblemKind::StoreUnavailable | ProblemKind::Overloaded | ProblemKind::UpstreamUnreachable => 14,
-        ProblemKind::OutcomeIndeterminate => 15,
+        ProblemKind::OutcomeIndeterminate | ProblemKind::RecordUnreadable => 15,
+        ProblemKind::Unauthorized => 16,
     }
 }
 

@@ -69,6 +69,20 @@ kinds! {
     UpstreamUnreachable "upstream-unreachable" BAD_GATEWAY "The application gave no complete answer",
     /// The application took too long.
     UpstreamTimeout "upstream-timeout" GATEWAY_TIMEOUT "The application did not answer in time",
+    /// The claims API cannot make sense of the request.
+    RequestInvalid "request-invalid" BAD_REQUEST "The request is not understood",
+    /// The claims API does not know the caller.
+    Unauthorized "unauthorized" UNAUTHORIZED "A valid token is needed",
+    /// The claims API knows the caller, who may not do this.
+    Forbidden "forbidden" FORBIDDEN "The token does not allow this",
+    /// The claims API has no such record, or no such path.
+    NotFound "not-found" NOT_FOUND "There is nothing of that name here",
+    /// The claims API has the path, but not for this method.
+    MethodNotAllowed "method-not-allowed" METHOD_NOT_ALLOWED "The method is not served here",
+    /// The claims API takes JSON here.
+    MediaTypeUnsupported "media-type-unsupported" UNSUPPORTED_MEDIA_TYPE "The content type is not taken here",
+    /// The stored record is damaged, or of a newer version.
+    RecordUnreadable "record-unreadable" INTERNAL_SERVER_ERROR "The stored record cannot be read",
 }
 
 impl ProblemKind {

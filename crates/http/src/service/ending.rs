@@ -161,8 +161,10 @@ pub(super) fn is_grpc(content_type: &HeaderValue) -> bool {
 /// Answers that are made to go on: waiting for their end would keep them from everybody.
 fn is_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| {
-        let kind = kind.as_bytes().to_ascii_lowercase();
-        kind.starts_with(b"text/event-stream") || kind.starts_with(b"multipart/x-mixed-replace")
+        let begins_with = |name: &str| {
+            kind.as_bytes().get(..name.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(name.as_bytes()))
+        };
+        begins_with("text/event-stream") || begins_with("multipart/x-mixed-replace")
     })
 }
 
