@@ -15,10 +15,12 @@ CREATE TABLE IF NOT EXISTS {schema}.outbox (
     leased_until  timestamptz,
     generation    bigint      NOT NULL DEFAULT 0,  -- grows with every lease: a stale relay changes nothing
     attempts      integer     NOT NULL DEFAULT 0,
+    refusals      integer     NOT NULL DEFAULT 0,  -- of those, how many the broker refused: an outage parks nothing
     delivered_at  timestamptz,
     parked        text,                            -- why it is not tried again, until someone says so
     PRIMARY KEY (bucket, id)
 ) PARTITION BY LIST (bucket);
+ALTER TABLE {schema}.outbox ADD COLUMN IF NOT EXISTS refusals integer NOT NULL DEFAULT 0;
 CREATE TABLE IF NOT EXISTS {schema}.outbox_0 PARTITION OF {schema}.outbox FOR VALUES IN (0) WITH (fillfactor = 70);
 CREATE TABLE IF NOT EXISTS {schema}.outbox_1 PARTITION OF {schema}.outbox FOR VALUES IN (1) WITH (fillfactor = 70);
 CREATE TABLE IF NOT EXISTS {schema}.outbox_2 PARTITION OF {schema}.outbox FOR VALUES IN (2) WITH (fillfactor = 70);

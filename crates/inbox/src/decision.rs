@@ -20,7 +20,7 @@ pub enum Fate {
     Busy,
     /// The handler ran, or may have, and did not succeed: it is tried again.
     Retried,
-    /// It was not begun and is given back: a shutdown, a rebalance.
+    /// It was neither claimed nor begun, and is given back: a shutdown.
     GivenBack,
     /// It went to the dead letters.
     DeadLettered,
@@ -74,7 +74,6 @@ pub(crate) enum Ended {
     Retry { why: String, after: Option<Duration> },
     Unknown { why: String },
     Refused { why: String },
-    NotBegun,
 }
 
 /// Which of the three endings the grant has.
@@ -127,7 +126,6 @@ impl Rulings {
             (Ended::Done, Recorded::Completed | Recorded::Late) => (Settlement::Ack, Fate::Done),
             // Recording is tried in the background: the next delivery finds the outcome, or does it again by the policy.
             (Ended::Done, _) => (self.retry(attempt), Fate::Unrecorded),
-            (Ended::NotBegun, _) => (Settlement::Retry { after: Duration::ZERO }, Fate::GivenBack),
             (Ended::Refused { why }, _) => dead(why),
             (Ended::Retry { why, after }, _) => self.failed(&why, after, attempt),
             (Ended::Unknown { why }, _) => self.failed(&why, None, attempt),

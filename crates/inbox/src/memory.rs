@@ -44,6 +44,10 @@ pub enum Trouble {
     RefuseSettlement,
     /// A fetch fails: the broker is away.
     RefuseFetch,
+    /// A retry with a delay is refused: no rights to where it would wait. One without is taken.
+    RefuseDelay,
+    /// A dead letter cannot be kept: the broker is away.
+    RefuseDeadLetter,
 }
 
 /// How a broker misbehaves by chance, in a thousand; the same for the same seed.

@@ -9,7 +9,6 @@ use std::time::Duration;
 use onlyonce_core::engine::{Ending, Execution, Performing, Request};
 use onlyonce_core::{Fingerprint, RecordId};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio_util::sync::CancellationToken;
 
 use super::intake::Placed;
 use super::run::Run;
@@ -35,17 +34,17 @@ struct Twins {
 }
 
 impl Run {
-    /// Claims the named ones in one round trip and sees each to its settlement.
-    pub(super) async fn take(self: &Arc<Self>, deliveries: Vec<Placed>) {
+    /// Claims the named ones in one round trip and sees each to its settlement. There is a turn for each.
+    pub(super) async fn take(self: &Arc<Self>, deliveries: Vec<Placed>, mut turns: OwnedSemaphorePermit) {
         let Consumer { name, engine, ids, .. } = &self.consumer;
         let mut twins: Vec<Twins> = Vec::new();
         let mut calls = Vec::new();
         let mut known: HashMap<(RecordId, Fingerprint), usize> = HashMap::new();
         for (delivery, place) in deliveries {
-            let gone = self.flights.take_off(delivery.tag);
+            self.flights.take_off(delivery.tag);
             let flight = Flight { tag: delivery.tag, place };
             let Some(id) = ids.find(&delivery.message) else {
-                self.nameless(delivery, flight).await;
+                self.nameless(delivery, flight, turns.split(1)).await;
                 continue;
             };
             let fingerprint = engine.fingerprint().field("body", &delivery.message.body).finish();
@@ -56,7 +55,7 @@ impl Run {
                     slot.insert(twins.len());
                     let attempt = Arc::new(AtomicU32::new(0));
                     let deliveries = delivery.deliveries.unwrap_or(1);
-                    calls.push((request, self.work(delivery.message, id, &attempt, gone)));
+                    calls.push((request, self.work(delivery.message, id, &attempt, turns.split(1))));
                     twins.push(Twins { flights: vec![flight], attempt, deliveries });
                 }
             }
@@ -79,33 +78,20 @@ impl Run {
         }
     }
 
-    /// What runs under the grant of a message.
+    /// What runs under the grant of a message, in its turn.
     fn work(
         self: &Arc<Self>,
         message: Message,
         id: MessageId,
         attempt: &Arc<AtomicU32>,
-        gone: CancellationToken,
+        turn: Option<OwnedSemaphorePermit>,
     ) -> impl FnOnce(Execution) -> std::pin::Pin<Box<dyn Future<Output = Ending<Ended>> + Send>> + Send + 'static
     {
         let (handler, attempt) = (Arc::clone(&self.consumer.handler), Arc::clone(attempt));
-        let (running, stopping) = (Arc::clone(&self.running), self.stopping.clone());
-        let clock = Arc::clone(self.consumer.engine.clock());
-        let wait_max = self.consumer.engine.policy().terms().run_max / 2;
         move |execution| {
             Box::pin(async move {
+                let _turn = turn;
                 attempt.store(execution.attempt(), Ordering::Relaxed);
-                let place = tokio::select! {
-                    biased;
-                    () = stopping.cancelled() => None,
-                    () = gone.cancelled() => None,
-                    place = running.acquire_owned() => place.ok(),
-                    // One that waited for most of its time would be cut short: better not begun than half done.
-                    () = async { clock.sleep(wait_max).await } => None,
-                };
-                let Some(_place) = place else {
-                    return Ending::Release { value: Ended::NotBegun, keep_fingerprint: true };
-                };
                 let work = Work { message: Arc::new(message), id: Some(id), execution: Some(execution) };
                 ending(handler.handle(work).await)
             })
@@ -148,28 +134,30 @@ impl Run {
         let _ = self.settling.send(Settling { tag, settlement, _place: place }).await;
     }
 
-    async fn nameless(self: &Arc<Self>, delivery: Delivery, flight: Flight) {
+    async fn nameless(
+        self: &Arc<Self>,
+        delivery: Delivery,
+        flight: Flight,
+        turn: Option<OwnedSemaphorePermit>,
+    ) {
         match self.consumer.on_missing_id {
             OnMissingId::DeadLetter => {
                 let (settlement, _) = dead("nothing names it: it cannot be told from its duplicates");
                 self.settle(flight, settlement, Fate::Nameless).await;
             }
             OnMissingId::Run => {
-                self.tasks.spawn(Arc::clone(self).run_unprotected(delivery, flight));
+                self.tasks.spawn(Arc::clone(self).run_unprotected(delivery, flight, turn));
             }
         }
     }
 
     /// Runs a message that nothing names, at every delivery.
-    async fn run_unprotected(self: Arc<Self>, delivery: Delivery, flight: Flight) {
-        let place = tokio::select! {
-            biased;
-            () = self.stopping.cancelled() => None,
-            place = self.running.acquire() => place.ok(),
-        };
-        let Some(_place) = place else {
-            return self.settle(flight, Settlement::Retry { after: Duration::ZERO }, Fate::GivenBack).await;
-        };
+    async fn run_unprotected(
+        self: Arc<Self>,
+        delivery: Delivery,
+        flight: Flight,
+        _turn: Option<OwnedSemaphorePermit>,
+    ) {
         let attempt = delivery.deliveries.unwrap_or(1);
         let work = Work { message: Arc::new(delivery.message), id: None, execution: None };
         let handler: Arc<dyn Handler> = Arc::clone(&self.consumer.handler);

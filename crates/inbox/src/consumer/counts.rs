@@ -20,6 +20,7 @@ pub struct Counts {
     unrecorded: AtomicU64,
     settled: AtomicU64,
     gone: AtomicU64,
+    refused: AtomicU64,
 }
 
 /// The numbers at one moment.
@@ -52,6 +53,8 @@ pub struct Tally {
     pub settled: u64,
     /// Deliveries that were no longer ours when they were to be settled.
     pub gone: u64,
+    /// Settlements that the source refused, and that were made in another way or wait for somebody to change something.
+    pub refused: u64,
 }
 
 impl Counts {
@@ -72,6 +75,7 @@ impl Counts {
             unrecorded: get(&self.unrecorded),
             settled: get(&self.settled),
             gone: get(&self.gone),
+            refused: get(&self.refused),
         }
     }
 
@@ -82,6 +86,10 @@ impl Counts {
     pub(super) fn settled(&self, gone: bool) {
         let number = if gone { &self.gone } else { &self.settled };
         number.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn fate(&self, fate: Fate) {

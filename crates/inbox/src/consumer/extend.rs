@@ -1,6 +1,6 @@
-//! Keeps deliveries from being delivered again while they are worked on, and notices those that were taken away.
+//! Keeps deliveries from being delivered again while they are worked on, until they are settled or taken away.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onlyonce_core::Clock;
@@ -11,18 +11,18 @@ use crate::source::{Extended, FETCH_MAX, Source, Tag};
 /// Two extensions may fail before the source delivers again.
 const EXTENSIONS_PER_MAX: u32 = 3;
 
-/// What is unsettled, and whom to tell that it was taken away.
+/// What is unsettled and still ours.
 #[derive(Debug, Default)]
-pub(crate) struct Flights(Mutex<HashMap<Tag, CancellationToken>>);
+pub(crate) struct Flights(Mutex<HashSet<Tag>>);
 
 impl Flights {
-    fn all(&self) -> MutexGuard<'_, HashMap<Tag, CancellationToken>> {
+    fn all(&self) -> MutexGuard<'_, HashSet<Tag>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a delivery in. The token is cancelled when it is taken away.
-    pub(crate) fn take_off(&self, tag: Tag) -> CancellationToken {
-        self.all().entry(tag).or_default().clone()
+    /// Counts a delivery in.
+    pub(crate) fn take_off(&self, tag: Tag) {
+        self.all().insert(tag);
     }
 
     /// Counts it out: it is settled.
@@ -43,7 +43,7 @@ impl Flights {
                 () = clock.sleep(unsettled_max / EXTENSIONS_PER_MAX) => {}
                 () = ended.cancelled() => return,
             }
-            let tags: Vec<Tag> = self.all().keys().copied().collect();
+            let tags: Vec<Tag> = self.all().iter().copied().collect();
             for tags in tags.chunks(FETCH_MAX) {
                 tokio::select! {
                     () = self.extend(&*source, tags) => {}
@@ -62,11 +62,7 @@ impl Flights {
             match result {
                 Ok(Extended::Extended) => {}
                 // What runs goes on: its claim protects it, and whoever gets the message next finds its outcome.
-                Ok(Extended::Gone) => {
-                    if let Some(gone) = self.all().get(tag) {
-                        gone.cancel();
-                    }
-                }
+                Ok(Extended::Gone) => self.land(*tag),
                 Err(error) => tracing::warn!(%error, "extending a delivery failed"),
             }
         }
@@ -99,7 +95,7 @@ mod tests {
         let (clock, broker) = broker();
         let (source, flights) = (Arc::new(broker.source()), Arc::new(Flights::default()));
         let tag = source.fetch(1).await.unwrap()[0].tag;
-        let gone = flights.take_off(tag);
+        flights.take_off(tag);
         let ended = CancellationToken::new();
         let extending = flights.clone().keep_extended(source.clone(), clock.clone(), ended.clone());
         let extending = tokio::spawn(extending);
@@ -113,12 +109,12 @@ mod tests {
             (1, 1),
             "three times its time, and not delivered again"
         );
-        // Taken away: whoever has not begun is told.
+        // Taken away: nobody asks for more time for it.
         broker.revoke_all();
         clock.slept_on_for(UNSETTLED_MAX / 3).await;
         clock.advance(UNSETTLED_MAX / 3);
-        gone.cancelled().await;
-        flights.land(tag);
+        clock.slept_on_for(UNSETTLED_MAX / 3).await;
+        assert!(flights.all().is_empty());
         ended.cancel();
         extending.await.unwrap();
     }

@@ -22,7 +22,6 @@ pub(crate) struct Intake {
     clock: Arc<dyn Clock>,
     counts: Arc<Counts>,
     room: Arc<Semaphore>,
-    batch_max: usize,
     /// Cancelled when nothing more is to be fetched.
     stopping: CancellationToken,
 }
@@ -32,16 +31,16 @@ impl Intake {
         source: Arc<dyn Source>,
         clock: Arc<dyn Clock>,
         counts: Arc<Counts>,
-        (in_flight_max, batch_max): (usize, usize),
+        in_flight_max: usize,
         stopping: CancellationToken,
     ) -> Self {
-        Self { source, clock, counts, room: Arc::new(Semaphore::new(in_flight_max)), batch_max, stopping }
+        Self { source, clock, counts, room: Arc::new(Semaphore::new(in_flight_max)), stopping }
     }
 
-    /// The next deliveries; none when it is time to stop or the source is closed. A source that is away is asked again.
+    /// The next deliveries, `most` at the most; none when it is time to stop or the source is closed. A source that is away is asked again.
     ///
     /// Never dropped half way by its callers, so that nothing that was fetched is left unsettled.
-    pub(crate) async fn next(&self) -> Result<Vec<Placed>, SourceError> {
+    pub(crate) async fn next(&self, most: usize) -> Result<Vec<Placed>, SourceError> {
         let mut failures = 0;
         loop {
             let Some(first) = self.unless_stopping(Arc::clone(&self.room).acquire_owned()).await else {
@@ -49,7 +48,7 @@ impl Intake {
             };
             // INVARIANT: the semaphore is never closed.
             let Ok(first) = first else { return Ok(Vec::new()) };
-            let max = (1 + self.room.available_permits()).min(self.batch_max);
+            let max = (1 + self.room.available_permits()).min(most);
             match self.unless_stopping(self.source.fetch(max)).await {
                 None => return Ok(Vec::new()),
                 Some(Ok(deliveries)) => {
@@ -71,7 +70,8 @@ impl Intake {
         self.unless_stopping(self.clock.sleep(AWAY.after(failures))).await;
     }
 
-    async fn unless_stopping<T>(&self, doing: impl Future<Output = T>) -> Option<T> {
+    /// `None` when it is time to stop.
+    pub(crate) async fn unless_stopping<T>(&self, doing: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
             () = self.stopping.cancelled() => None,

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -34,14 +34,14 @@ impl Consumer {
     /// Handles messages until `stop` resolves or the source is closed, then drains: running handlers get the time of
     /// `drain_for`, then they are abandoned. Every delivery is settled, and the source is closed.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), ConsumerError> {
-        // Each that waits has one ahead of it at the most: what is claimed begins soon.
+        // Those that run, and as many that are being completed and settled.
         let in_flight_max = self.concurrency + self.concurrency.min(self.batch_max);
         let (source, counts) = (Arc::clone(&self.source), Arc::clone(&self.counts));
         let (clock, drain_for) = (Arc::clone(self.engine.clock()), self.drain_for);
         let (outlet, settling) = Outlet::open(&source, &clock, &counts, in_flight_max);
         let stopping = CancellationToken::new();
-        let bounds = (in_flight_max, self.batch_max);
-        let intake = Intake::new(Arc::clone(&source), Arc::clone(&clock), counts, bounds, stopping.clone());
+        let (from, time) = (Arc::clone(&source), Arc::clone(&clock));
+        let intake = Intake::new(from, time, counts, in_flight_max, stopping.clone());
         let run = Arc::new(Run {
             flights: Arc::clone(outlet.flights()),
             settling,
@@ -88,12 +88,24 @@ impl Run {
             } else {
                 store_failures = 0;
             }
-            let deliveries = intake.next().await?;
+            // ORDER: room to run first. What is claimed and cannot begin would cost an attempt.
+            let Some(turns) = intake.unless_stopping(self.turns()).await.flatten() else { return Ok(()) };
+            let deliveries = intake.next(turns.num_permits()).await?;
             if deliveries.is_empty() {
                 return Ok(());
             }
-            self.take(deliveries).await;
+            self.take(deliveries, turns).await;
         }
+    }
+
+    /// Waits until a handler may run, and takes as many such places as there are, up to a batch.
+    async fn turns(&self) -> Option<OwnedSemaphorePermit> {
+        let mut turns = Arc::clone(&self.running).acquire_owned().await.ok()?;
+        let more = self.running.available_permits().min(self.consumer.batch_max - 1);
+        // Nobody but this loop takes any, so they are there.
+        let more = u32::try_from(more).ok()?;
+        turns.merge(Arc::clone(&self.running).try_acquire_many_owned(more).ok()?);
+        Some(turns)
     }
 
     async fn drain(&self) {

@@ -1,5 +1,9 @@
 //! Settles deliveries, many in one round trip, until the source has taken each: one that is left unsettled on a live
 //! connection is stuck.
+//!
+//! What the source does not take goes aside and is tried again on a schedule of its own: nobody else waits for it.
+
+mod aside;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +20,16 @@ use crate::source::{FETCH_MAX, Settled, Settlement, Source, SourceError, Tag};
 
 /// How soon a settlement that failed is tried again.
 const AGAIN: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(5) };
+/// How soon one that was refused is: that does not change by itself.
+const REFUSED: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(1) };
 /// When a message that cannot be dead-lettered is delivered again.
 const UNBURIED: Duration = Duration::from_mins(1);
+/// The longest that a delivery is held back here which the broker would not delay itself: it takes up a place.
+const HELD_BACK_MAX: Duration = Duration::from_mins(1);
 
-/// Where settlements go: a task of its own, and the extensions of what is not settled yet.
+/// Where settlements go: tasks of their own, and the extensions of what is not settled yet.
 pub(crate) struct Outlet {
-    settler: JoinHandle<()>,
+    settlers: JoinHandle<()>,
     clock: Arc<dyn Clock>,
     flights: Arc<Flights>,
     /// The extensions end with this, however it ends.
@@ -36,6 +44,8 @@ impl Outlet {
         in_flight_max: usize,
     ) -> (Self, mpsc::Sender<Settling>) {
         let (settling, to_settle) = mpsc::channel(in_flight_max);
+        // INVARIANT: never full, because each that is aside holds one of as many places.
+        let (aside, put_aside) = mpsc::channel(in_flight_max);
         let flights = Arc::new(Flights::default());
         let settler = Settler {
             source: Arc::clone(source),
@@ -47,7 +57,9 @@ impl Outlet {
         let extending = Arc::clone(&flights);
         tokio::spawn(extending.keep_extended(Arc::clone(source), Arc::clone(clock), ended.clone()));
         let outlet = Self {
-            settler: tokio::spawn(settler.settle_all(to_settle)),
+            settlers: tokio::spawn(async move {
+                tokio::join!(settler.settle_all(to_settle, aside), settler.settle_aside(put_aside));
+            }),
             clock: Arc::clone(clock),
             flights,
             _extending: ended.drop_guard(),
@@ -63,10 +75,10 @@ impl Outlet {
     /// Waits until all is settled, once every sender is gone; no longer than `patience`.
     pub(crate) async fn close(mut self, patience: Duration) {
         tokio::select! {
-            _ = &mut self.settler => {}
+            _ = &mut self.settlers => {}
             () = self.clock.sleep(patience) => {
                 tracing::warn!("the source took no settlements while shutting down: it will deliver again");
-                self.settler.abort();
+                self.settlers.abort();
             }
         }
     }
@@ -79,6 +91,13 @@ pub(crate) struct Settling {
     pub(crate) _place: OwnedSemaphorePermit,
 }
 
+/// One that the source did not take, and when to try again.
+struct Unsettled {
+    settling: Settling,
+    failures: u32,
+    again_in: Duration,
+}
+
 struct Settler {
     source: Arc<dyn Source>,
     clock: Arc<dyn Clock>,
@@ -87,52 +106,44 @@ struct Settler {
 }
 
 impl Settler {
-    /// Returns when all senders are gone and all is settled.
-    async fn settle_all(self, mut to_settle: mpsc::Receiver<Settling>) {
+    /// Tries each once. Returns when all senders are gone.
+    async fn settle_all(&self, mut to_settle: mpsc::Receiver<Settling>, aside: mpsc::Sender<Unsettled>) {
         let mut open: Vec<Settling> = Vec::new();
-        let mut failures = 0;
-        loop {
-            if open.is_empty() {
-                failures = 0;
-                if to_settle.recv_many(&mut open, FETCH_MAX).await == 0 {
-                    return;
-                }
-            } else {
-                // Others are not held up by what the source does not take.
-                failures += 1;
-                self.clock.sleep(AGAIN.after(failures)).await;
-                while open.len() < FETCH_MAX {
-                    let Ok(next) = to_settle.try_recv() else { break };
-                    open.push(next);
-                }
+        while to_settle.recv_many(&mut open, FETCH_MAX).await > 0 {
+            let first = std::mem::take(&mut open).into_iter().map(|settling| (settling, 0)).collect();
+            for unsettled in self.settle(first).await {
+                let _ = aside.send(unsettled).await;
             }
-            open = self.settle(open).await;
         }
     }
 
-    /// Settles what can be settled, and gives back the rest.
-    async fn settle(&self, open: Vec<Settling>) -> Vec<Settling> {
-        let asked = open.iter().map(|settling| (settling.tag, settling.settlement.clone())).collect();
+    /// Settles what can be settled, and gives back the rest. Each comes with how often it has failed before.
+    async fn settle(&self, open: Vec<(Settling, u32)>) -> Vec<Unsettled> {
+        let asked = open.iter().map(|(settling, _)| (settling.tag, settling.settlement.clone())).collect();
         let results = match self.source.settle(asked).await {
             Ok(results) => results,
             Err(error) => {
                 tracing::warn!(%error, source = ?std::error::Error::source(&error), "settling failed");
-                return open;
+                Vec::new()
             }
         };
         // A source that answers too few breaks its contract; what it left out is asked for again.
         let results = results.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
-        open.into_iter().zip(results).filter_map(|(settling, result)| self.judge(settling, result)).collect()
+        open.into_iter()
+            .zip(results)
+            .filter_map(|((settling, failures), result)| self.judge(settling, failures + 1, result))
+            .collect()
     }
 
     /// `None` when the delivery is settled.
     fn judge(
         &self,
-        mut settling: Settling,
+        settling: Settling,
+        failures: u32,
         result: Option<Result<Settled, SourceError>>,
-    ) -> Option<Settling> {
+    ) -> Option<Unsettled> {
         let error = match result {
-            None => return Some(settling),
+            None => return Some(Unsettled { settling, failures, again_in: AGAIN.after(failures) }),
             Some(Err(error)) => error,
             Some(Ok(settled)) => {
                 self.flights.land(settling.tag);
@@ -142,15 +153,29 @@ impl Settler {
         };
         tracing::warn!(%error, source = ?std::error::Error::source(&error), "settling a delivery failed");
         if error.is_retryable() {
-            return Some(settling);
+            return Some(Unsettled { settling, failures, again_in: AGAIN.after(failures) });
         }
-        if let Settlement::DeadLetter { .. } = settling.settlement {
-            // It must not be lost: it comes again, and is dead-lettered when that works.
+        self.counts.refused();
+        Some(otherwise(settling, failures))
+    }
+}
+
+/// How a delivery is settled whose settlement was refused: on no account is it left as it is.
+fn otherwise(mut settling: Settling, failures: u32) -> Unsettled {
+    match &mut settling.settlement {
+        // It must not be lost: it comes again, and is dead-lettered when that works.
+        Settlement::DeadLetter { .. } => {
             settling.settlement = Settlement::Retry { after: UNBURIED };
-            return Some(settling);
+            Unsettled { settling, failures: 0, again_in: Duration::ZERO }
         }
-        self.flights.land(settling.tag);
-        self.counts.settled(true);
-        None
+        // What the broker cannot delay is held back here, then given back, which needs no rights and no place to wait.
+        Settlement::Retry { after } if !after.is_zero() => {
+            let again_in = std::mem::take(after).min(HELD_BACK_MAX);
+            Unsettled { settling, failures: 0, again_in }
+        }
+        // Somebody has to change something; meanwhile it stays ours, and its place is taken.
+        Settlement::Retry { .. } | Settlement::Ack => {
+            Unsettled { settling, failures, again_in: REFUSED.after(failures) }
+        }
     }
 }

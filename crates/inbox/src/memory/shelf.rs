@@ -7,7 +7,7 @@ use onlyonce_core::Timestamp;
 
 use super::{Chances, Trouble};
 use crate::message::Message;
-use crate::source::{Delivery, Settlement, Tag};
+use crate::source::{Delivery, Settlement, SourceErrorKind, Tag};
 
 #[derive(Default)]
 pub(super) struct Shelf {
@@ -222,8 +222,20 @@ impl Shelf {
         at.is_some_and(|at| self.script.remove(at).is_some())
     }
 
-    pub(super) fn refuses_settlement(&mut self) -> bool {
-        self.meets(Trouble::RefuseSettlement) || self.happens(self.chances.settlements_refused)
+    /// Why a settlement is not taken.
+    pub(super) fn refusal(&mut self, settlement: &Settlement) -> Option<SourceErrorKind> {
+        if self.meets(Trouble::RefuseSettlement) || self.happens(self.chances.settlements_refused) {
+            return Some(SourceErrorKind::Unavailable);
+        }
+        match settlement {
+            Settlement::Retry { after } if !after.is_zero() && self.meets(Trouble::RefuseDelay) => {
+                Some(SourceErrorKind::Refused)
+            }
+            Settlement::DeadLetter { .. } if self.meets(Trouble::RefuseDeadLetter) => {
+                Some(SourceErrorKind::Unavailable)
+            }
+            _ => None,
+        }
     }
 
     fn happens(&mut self, per_mille: u32) -> bool {

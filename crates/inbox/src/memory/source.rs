@@ -77,9 +77,9 @@ impl Source for MemorySource {
             let now = self.shared.clock.now();
             let results = {
                 let mut shelf = self.shared.shelf();
-                let mut settle = |(tag, settlement)| {
-                    if shelf.refuses_settlement() {
-                        return Err(away("settling a delivery"));
+                let mut settle = |(tag, settlement): (Tag, Settlement)| {
+                    if let Some(kind) = shelf.refusal(&settlement) {
+                        return Err(SourceError::new(kind, "settling a delivery"));
                     }
                     Ok(if shelf.settle(tag, settlement, now) { Settled::Settled } else { Settled::Gone })
                 };

@@ -150,9 +150,12 @@ impl Relay {
         let attempt = leased.outgoing.attempt.unsigned_abs();
         let why = std::error::Error::source(error).map_or_else(String::new, ToString::to_string);
         tracing::warn!(id = leased.outgoing.id, attempt, %error, why, "an event was not published");
-        let is_over = error.is_refused() && attempt >= self.options.refusals_max;
+        // An outage before it says nothing about the event.
+        let refusals = leased.refusals.saturating_add(i32::from(error.is_refused()));
+        let is_over = error.is_refused() && refusals.unsigned_abs() >= self.options.refusals_max;
         Undelivered {
             again_in: self.options.backoff.after(attempt),
+            refusals,
             parked: is_over.then(|| format!("{error}: {why}")),
         }
     }

@@ -27,12 +27,16 @@ pub struct Backlog {
 pub(super) struct Leased {
     pub(super) bucket: i16,
     pub(super) outgoing: Outgoing,
+    /// How often the broker has refused it.
+    pub(super) refusals: i32,
 }
 
 /// What becomes of an event that was not delivered.
 #[derive(Debug)]
 pub(super) struct Undelivered {
     pub(super) again_in: Duration,
+    /// How often the broker has refused it by now.
+    pub(super) refusals: i32,
     /// Why it is parked, if it is.
     pub(super) parked: Option<String>,
 }
@@ -59,7 +63,7 @@ impl Outbox {
                  generation = o.generation + 1, attempts = o.attempts + 1 \
              FROM open WHERE o.bucket = open.bucket AND o.id = open.id \
              RETURNING o.bucket, o.id, o.topic, o.order_key, o.header_names, o.header_values, o.body, \
-                 o.generation, o.attempts, o.seq",
+                 o.generation, o.attempts, o.seq, o.refusals",
             self.schema
         );
         let arguments: [(&(dyn ToSql + Sync), Type); 2] = [(&most, Type::INT8), (&millis(lease), Type::INT8)];
@@ -92,10 +96,10 @@ impl Outbox {
         events: &[(&Leased, Undelivered)],
     ) -> Result<(), InboxError> {
         let statement = format!(
-            "UPDATE {0}.outbox o SET leased_until = NULL, parked = d.parked, \
+            "UPDATE {0}.outbox o SET leased_until = NULL, parked = d.parked, refusals = d.refusals, \
                  due_at = clock_timestamp() + d.again * interval '1 millisecond' \
-             FROM unnest($1::smallint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[]) \
-                 AS d (bucket, id, generation, again, parked) \
+             FROM unnest($1::smallint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::integer[]) \
+                 AS d (bucket, id, generation, again, parked, refusals) \
              WHERE o.bucket = d.bucket AND o.id = d.id AND o.generation = d.generation \
                  AND o.delivered_at IS NULL",
             self.schema
@@ -105,12 +109,14 @@ impl Outbox {
         let again: Vec<i64> = events.iter().map(|(_, undelivered)| millis(undelivered.again_in)).collect();
         let parked: Vec<Option<&str>> =
             events.iter().map(|(_, undelivered)| undelivered.parked.as_deref()).collect();
-        let arguments: [(&(dyn ToSql + Sync), Type); 5] = [
+        let refusals: Vec<i32> = events.iter().map(|(_, undelivered)| undelivered.refusals).collect();
+        let arguments: [(&(dyn ToSql + Sync), Type); 6] = [
             (&buckets, Type::INT2_ARRAY),
             (&ids, Type::TEXT_ARRAY),
             (&generations, Type::INT8_ARRAY),
             (&again, Type::INT8_ARRAY),
             (&parked, Type::TEXT_ARRAY),
+            (&refusals, Type::INT4_ARRAY),
         ];
         client.query_typed(&statement, &arguments).await.map(drop).map_err(InboxError::database)
     }
@@ -133,7 +139,7 @@ impl Outbox {
     /// Has a parked event tried again, as a new generation: `false` when there is no such one.
     pub async fn unpark(&self, client: &Client, id: &str) -> Result<bool, InboxError> {
         let statement = format!(
-            "UPDATE {}.outbox SET parked = NULL, attempts = 0, generation = generation + 1, \
+            "UPDATE {}.outbox SET parked = NULL, attempts = 0, refusals = 0, generation = generation + 1, \
                  due_at = clock_timestamp() WHERE id = $1 AND parked IS NOT NULL AND delivered_at IS NULL",
             self.schema
         );
@@ -197,7 +203,7 @@ fn read(row: &Row) -> Result<(i64, Leased), InboxError> {
             generation: row.try_get(7)?,
             attempt: row.try_get(8)?,
         };
-        Ok((row.try_get(9)?, Leased { bucket: row.try_get(0)?, outgoing }))
+        Ok((row.try_get(9)?, Leased { bucket: row.try_get(0)?, outgoing, refusals: row.try_get(10)? }))
     };
     read().map_err(InboxError::database)
 }

@@ -21,12 +21,20 @@ const AGAIN: Settlement = Settlement::Retry { after: Duration::ZERO };
 
 /// Fetches up to `max`, with time passing as the fixture lets it.
 async fn fetch<F: Fixture>(fixture: &F, source: &dyn Source, max: usize) -> Vec<Delivery> {
-    let fetching = source.fetch(max);
+    let fetching = async {
+        loop {
+            match source.fetch(max).await {
+                Ok(fetched) => return fetched,
+                // A connection that was cut is made again.
+                Err(error) => assert!(error.is_retryable(), "{error:?}"),
+            }
+        }
+    };
     tokio::pin!(fetching);
     loop {
         tokio::select! {
             biased;
-            fetched = &mut fetching => return fetched.expect("the broker is there"),
+            fetched = &mut fetching => return fetched,
             () = fixture.idle() => {}
         }
     }
@@ -44,10 +52,10 @@ async fn settle(source: &dyn Source, tag: Tag, settlement: Settlement) -> Settle
     results.remove(0).expect("the broker is there")
 }
 
-/// Everything that comes until `last` does, acknowledged.
+/// Everything that comes until `last` does, and with it, acknowledged.
 async fn drain<F: Fixture>(fixture: &F, source: &dyn Source, last: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    while names.last().is_none_or(|name| name != last) {
+    let mut names: Vec<String> = Vec::new();
+    while !names.iter().any(|name| name == last) {
         for delivery in fetch(fixture, source, 10).await {
             names.push(name(&delivery));
             assert_eq!(settle(source, delivery.tag, Settlement::Ack).await, Settled::Settled);
@@ -170,6 +178,55 @@ pub async fn s6_a_dead_letter_is_kept_and_does_not_come_again<F: Fixture>(fixtur
     assert_eq!(drain(&*fixture, &*source, "b").await, ["b"]);
 }
 
+/// Clause 7: every way of settling in one batch, and an item that is there twice.
+pub async fn s7_a_batch_is_answered_item_by_item<F: Fixture>(fixture: Arc<F>) {
+    let source = fixture.open().await;
+    let mut tags = Vec::new();
+    for body in ["a", "b", "c"] {
+        fixture.publish(message(body)).await;
+        tags.push(next(&*fixture, &*source).await.tag);
+    }
+    let batch = vec![
+        (tags[0], Settlement::Ack),
+        (Tag::new(u64::MAX), Settlement::Ack),
+        (tags[1], AGAIN),
+        (tags[0], Settlement::Ack),
+        (tags[2], Settlement::DeadLetter { reason: "it is broken".into() }),
+    ];
+    let results = source.settle(batch).await.expect("the broker is there");
+    let results: Vec<_> = results.into_iter().map(|result| result.expect("the broker is there")).collect();
+    let (done, gone) = (Settled::Settled, Settled::Gone);
+    assert_eq!(results, [done, gone, done, gone, done]);
+    assert!(source.settle(Vec::new()).await.expect("nothing is something").is_empty());
+    assert_eq!(drain(&*fixture, &*source, "b").await, ["b"]);
+    assert_eq!(fixture.dead_letters().await.len(), 1);
+}
+
+/// Clause 8: what somebody else has now, or the same source once more, is not settled by what it was before.
+pub async fn s8_a_delivery_that_was_taken_away_is_gone<F: Fixture>(fixture: Arc<F>) {
+    fixture.publish(message("a")).await;
+    let slow = fixture.open().await;
+    let first = next(&*fixture, &*slow).await;
+    fixture.take_away().await;
+    let quick = fixture.open().await;
+    // Whoever gets it now: it is another delivery.
+    let second = tokio::select! {
+        delivery = next(&*fixture, &*slow) => delivery,
+        delivery = next(&*fixture, &*quick) => delivery,
+    };
+    assert_eq!(name(&second), "a");
+    for how in [Settlement::Ack, AGAIN, Settlement::DeadLetter { reason: "it is late".into() }] {
+        assert_eq!(settle(&*slow, first.tag, how).await, Settled::Gone);
+    }
+    let extended = slow.extend(&[first.tag]).await.expect("the broker is there").remove(0);
+    assert_eq!(extended.expect("the broker is there"), Extended::Gone);
+    assert_eq!(fixture.dead_letters().await.len(), 0, "nothing was settled in another's place");
+    slow.close().await.expect("the broker is there");
+    quick.close().await.expect("the broker is there");
+    let source = fixture.open().await;
+    assert_eq!(drain(&*fixture, &*source, "a").await, ["a"]);
+}
+
 /// Clauses 7 and 8.
 pub async fn s8_a_settled_delivery_is_gone<F: Fixture>(fixture: Arc<F>) {
     let source = fixture.open().await;
@@ -215,9 +272,12 @@ pub async fn s10_two_messages_never_share_a_position<F: Fixture>(fixture: Arc<F>
 pub async fn s12_a_closed_source_fetches_nothing_and_gives_back<F: Fixture>(fixture: Arc<F>) {
     let source = fixture.open().await;
     fixture.publish(message("a")).await;
-    next(&*fixture, &*source).await;
-    source.close().await.expect("the broker is there");
+    let held = next(&*fixture, &*source).await;
+    let (waiting, closed) = tokio::join!(source.fetch(1), source.close());
+    assert!(waiting.expect("one that waits is answered").is_empty());
+    closed.expect("the broker is there");
     source.close().await.expect("closing twice is closing once");
+    assert_eq!(settle(&*source, held.tag, Settlement::Ack).await, Settled::Gone);
     assert!(source.fetch(1).await.expect("a closed source answers").is_empty());
     drop(source);
     let source = fixture.open().await;

@@ -13,8 +13,6 @@ use crate::message::Message;
 
 /// How many attempts a message has in the suite.
 const ATTEMPTS_MAX: u32 = 3;
-/// How many kills [`k_killed_again_and_again`] makes, unless `ONLYONCE_KILLS` says otherwise.
-const KILLS: u64 = 40;
 
 fn plan(stops: Stops) -> Plan {
     Plan { stops, policy: policy(), store_is_away: false, failures: 0 }
@@ -210,21 +208,30 @@ pub async fn d_published_twice<F: Fixture, E: Effect>(fixture: Arc<F>, effect: E
     assert_eq!(scene.count("d").await, 1);
 }
 
-/// K: many processes, one after the other, each killed at the next window. None is lost; none is had twice where the
+/// K: many processes, one after the other, each killed at a window by chance. None is lost; none is had twice where the
 /// effect is transactional.
 pub async fn k_killed_again_and_again<F: Fixture, E: Effect>(fixture: Arc<F>, effect: E) {
+    let kills = number("ONLYONCE_KILLS").unwrap_or_else(|| fixture.kills());
+    killed_again_and_again(fixture, effect, kills).await;
+}
+
+/// The same with as many kills as told. `ONLYONCE_SEED` is where chance begins.
+#[expect(clippy::print_stdout, reason = "a long run shows its counts and its seed")]
+pub async fn killed_again_and_again<F: Fixture, E: Effect>(fixture: Arc<F>, effect: E, kills: u64) {
     let scene = Scene { fixture, effect };
     let name = |number: u64| format!("k{number}");
     // Attempts are not what is tested here.
     let policy = || policy().attempts_max(1000);
-    let kills = std::env::var("ONLYONCE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
+    let seed = number("ONLYONCE_SEED").unwrap_or(1);
+    let (mut chance, mut killed) = (Chance(seed), [0_u64; 4]);
     for kill in 0..kills {
         // One that is new, so that there is something to stop at, one beside it, and one that was seen before.
-        for number in [2 * kill, 2 * kill + 1, kill] {
+        for number in [2 * kill, 2 * kill + 1, chance.below(2 * kill + 1)] {
             scene.fixture.publish(message(&name(number))).await;
         }
-        let window = [Window::W0, Window::W1, Window::W2, Window::W3][usize::try_from(kill % 4).unwrap_or(0)];
-        scene.killed_at(window, policy()).await;
+        let at = usize::try_from(chance.below(4)).unwrap_or(0);
+        killed[at] += 1;
+        scene.killed_at([Window::W0, Window::W1, Window::W2, Window::W3][at], policy()).await;
         scene.lapse().await;
     }
     let process = scene.start(Plan { policy: policy(), ..plan(Stops::default()) }).await;
@@ -238,8 +245,31 @@ pub async fn k_killed_again_and_again<F: Fixture, E: Effect>(fixture: Arc<F>, ef
     for number in 0..2 * kills {
         again += scene.count(&name(number)).await - 1;
     }
+    let [w0, w1, w2, w3] = killed;
+    println!(
+        "{kills} kills from seed {seed} (W0 {w0}, W1 {w1}, W2 {w2}, W3 {w3}): {} messages in {} deliveries, 0 lost, \
+         {again} effects too many",
+        2 * kills,
+        3 * kills
+    );
     if E::TRANSACTIONAL {
         assert_eq!(again, 0, "none twice");
     }
     assert_eq!(scene.fixture.dead_letters().await.len(), 0);
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok())
+}
+
+/// The same numbers for the same seed: the steps of splitmix64.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
 }

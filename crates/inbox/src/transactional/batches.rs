@@ -1,40 +1,44 @@
 //! Whole batches in one transaction: one statement marks them, the handler has the effects of the new ones, one commit.
 //!
-//! The fastest way to handle small messages exactly once. A batch that fails is handled again one by one, so that one bad
-//! message holds up nobody. What it does without, compared with an [`Inbox`](super::Inbox): bodies are not compared, no
-//! outcome is kept, and attempts are counted only where the broker counts deliveries.
+//! The fastest way to handle small messages exactly once. A batch that fails, or that loses its connection, is handled
+//! again one by one, so that one bad message holds up nobody. What it does without, compared with an
+//! [`Inbox`](super::Inbox): bodies are not compared, no outcome is kept, and attempts are counted only where the broker
+//! counts deliveries; those that cost a connection are counted in this process too.
+
+mod lane;
+mod suspects;
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::{BoxError, Clock, SystemClock};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio_postgres::{Client, Transaction};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::error::InboxError;
 use super::marks::Marks;
-use crate::consumer::extend::Flights;
-use crate::consumer::intake::{Intake, Placed};
+use crate::consumer::intake::Intake;
 use crate::consumer::run::stopped_by;
-use crate::consumer::settle::{Outlet, Settling};
+use crate::consumer::settle::Outlet;
 use crate::consumer::{ConsumerError, Counts};
-use crate::decision::{Backoff, Fate, OnMismatch, Rulings, dead};
+use crate::decision::{Backoff, OnMismatch, Rulings};
 use crate::handler::Handled;
 use crate::id::IdRules;
 use crate::message::Message;
-use crate::source::{Settlement, Source};
+use crate::source::Source;
+use lane::Lanes;
 
 /// How long a shutdown waits for what is under way.
 const DRAIN_FOR: Duration = Duration::from_secs(20);
 /// How many deliveries a message has, where the broker counts them.
 const DELIVERIES_MAX: u32 = 5;
+/// How long the database may take for one call, and a handler for one batch. Defaults; see [`Batches::with_time_limits`].
+const CALL_MAX: Duration = Duration::from_secs(30);
+const RUN_MAX: Duration = Duration::from_mins(5);
 
 /// What handling a batch returns.
 pub type BatchFuture<'t> = Pin<Box<dyn Future<Output = Result<(), Handled>> + Send + 't>>;
@@ -65,6 +69,8 @@ pub struct Batches {
     ids: IdRules,
     batch_max: usize,
     connections: usize,
+    call_max: Duration,
+    run_max: Duration,
     rulings: Rulings,
     clock: Arc<dyn Clock>,
     counts: Arc<Counts>,
@@ -97,6 +103,8 @@ impl Batches {
             ids: IdRules::default(),
             batch_max: 1000,
             connections: 2,
+            call_max: CALL_MAX,
+            run_max: RUN_MAX,
             rulings,
             clock: Arc::new(SystemClock::new()),
             counts: Arc::new(Counts::default()),
@@ -120,6 +128,16 @@ impl Batches {
         Ok(self)
     }
 
+    /// How long the database may take for one call (connecting, beginning, marking, committing; default 30 s) and a handler
+    /// for one batch (default 5 min). What takes longer is given up with its connection, and tried again.
+    pub fn with_time_limits(mut self, call_max: Duration, run_max: Duration) -> Result<Self, InboxError> {
+        if call_max.is_zero() || run_max.is_zero() {
+            return Err(InboxError::misuse("nothing can be done in no time"));
+        }
+        (self.call_max, self.run_max) = (call_max, run_max);
+        Ok(self)
+    }
+
     /// How soon a failed message is tried again.
     #[must_use]
     pub const fn with_backoff(mut self, backoff: Backoff) -> Self {
@@ -139,198 +157,24 @@ impl Batches {
         Arc::clone(&self.counts)
     }
 
-    /// Handles messages until `stop` resolves or the source is closed, then settles everything and closes the source.
+    /// Handles messages until `stop` resolves or the source is closed, then waits for what is under way, gives up what does
+    /// not end (it is rolled back and delivered again), and closes the source.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), ConsumerError> {
         let in_flight_max = self.batch_max * (self.connections + 1);
         let (source, clock) = (Arc::clone(&self.source), Arc::clone(&self.clock));
         let (outlet, settling) = Outlet::open(&source, &clock, &self.counts, in_flight_max);
         let stopping = CancellationToken::new();
-        let (counts, bounds) = (Arc::clone(&self.counts), (in_flight_max, self.batch_max));
-        let intake = Intake::new(Arc::clone(&source), Arc::clone(&clock), counts, bounds, stopping.clone());
+        let (from, time, counts) = (Arc::clone(&source), Arc::clone(&clock), Arc::clone(&self.counts));
+        let intake = Intake::new(from, time, counts, in_flight_max, stopping.clone());
         let lanes = Arc::new(Semaphore::new(self.connections));
-        let run = Arc::new(Run {
-            flights: Arc::clone(outlet.flights()),
-            settling,
-            idle: Mutex::default(),
-            tasks: TaskTracker::new(),
-            batches: self,
-        });
+        let run = Arc::new(Lanes::new(self, Arc::clone(outlet.flights()), settling));
         let ended = stopped_by(stop, &stopping, run.fetch_all(&intake, lanes)).await;
-        run.tasks.close();
-        tokio::select! {
-            () = run.tasks.wait() => {}
-            () = clock.sleep(DRAIN_FOR) => {}
-        }
+        run.drain(DRAIN_FOR).await;
         drop(run);
         outlet.close(DRAIN_FOR).await;
         let closed = source.close().await;
         ended.and(closed.map_err(ConsumerError::from))
     }
-}
-
-struct Run {
-    batches: Batches,
-    flights: Arc<Flights>,
-    settling: mpsc::Sender<Settling>,
-    /// Connections that nobody uses right now.
-    idle: Mutex<Vec<Client>>,
-    tasks: TaskTracker,
-}
-
-impl Run {
-    async fn fetch_all(
-        self: &Arc<Self>,
-        intake: &Intake,
-        lanes: Arc<Semaphore>,
-    ) -> Result<(), ConsumerError> {
-        loop {
-            let deliveries = intake.next().await?;
-            if deliveries.is_empty() {
-                return Ok(());
-            }
-            for (delivery, _) in &deliveries {
-                self.flights.take_off(delivery.tag);
-            }
-            // INVARIANT: the semaphore is never closed.
-            let Ok(lane) = Arc::clone(&lanes).acquire_owned().await else { return Ok(()) };
-            let run = Arc::clone(self);
-            self.tasks.spawn(async move {
-                run.handle(deliveries).await;
-                drop(lane);
-            });
-        }
-    }
-
-    async fn handle(&self, deliveries: Vec<Placed>) {
-        let (mut named, mut names) =
-            (Vec::with_capacity(deliveries.len()), Vec::with_capacity(deliveries.len()));
-        for (delivery, place) in deliveries {
-            match self.batches.ids.find(&delivery.message) {
-                Some(id) => {
-                    let kind = if id.is_position() { "position" } else { "id" };
-                    names.push(format!("{kind}:{}", id.key().as_str()));
-                    named.push((delivery, place));
-                }
-                None => {
-                    let (settlement, _) = dead("nothing names it: it cannot be told from its duplicates");
-                    self.settle((delivery, place), settlement, Fate::Nameless).await;
-                }
-            }
-        }
-        match self.in_one_transaction(&named, &names).await {
-            Ok(fresh) => self.acknowledge(named, &fresh).await,
-            Err(failure @ Failure::Database(_)) => self.fail(named, failure).await,
-            Err(failure) if named.len() == 1 => self.fail(named, failure).await,
-            // One by one: one bad message must not hold up the others.
-            Err(_) => {
-                for (placed, name) in named.into_iter().zip(names) {
-                    let one = vec![placed];
-                    match self.in_one_transaction(&one, &[name]).await {
-                        Ok(fresh) => self.acknowledge(one, &fresh).await,
-                        Err(failure) => self.fail(one, failure).await,
-                    }
-                }
-            }
-        }
-    }
-
-    /// Marks, has the effects of the new ones, commits: for each, whether it was new.
-    async fn in_one_transaction(&self, placed: &[Placed], names: &[String]) -> Result<Vec<bool>, Failure> {
-        if placed.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut client = self.client().await.map_err(Failure::Database)?;
-        let mut transaction = client.transaction().await.map_err(|error| Failure::Database(error.into()))?;
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let marked = self.batches.marks.once_many(&mut transaction, &self.batches.name, &names).await;
-        let fresh = marked.map_err(|error| Failure::Database(error.into()))?;
-        let messages: Vec<&Message> = placed
-            .iter()
-            .zip(&fresh)
-            .filter(|(_, fresh)| **fresh)
-            .map(|((delivery, _), _)| &delivery.message)
-            .collect();
-        if !messages.is_empty() {
-            let handling = self.batches.handler.handle(&mut transaction, &messages);
-            if let Err(handled) = unpanicked(handling).await {
-                // A handler that lost its connection did not fail.
-                transaction.rollback().await.map_err(|error| Failure::Database(error.into()))?;
-                return Err(Failure::Handler(handled));
-            }
-        }
-        transaction.commit().await.map_err(Failure::of_commit)?;
-        self.idle().push(client);
-        Ok(fresh)
-    }
-
-    async fn client(&self) -> Result<Client, BoxError> {
-        let idle = self.idle().pop().filter(|client| !client.is_closed());
-        match idle {
-            Some(client) => Ok(client),
-            None => (self.batches.connect)().await,
-        }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Client>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn acknowledge(&self, placed: Vec<Placed>, fresh: &[bool]) {
-        for (placed, fresh) in placed.into_iter().zip(fresh) {
-            let fate = if *fresh { Fate::Done } else { Fate::Duplicate };
-            self.settle(placed, Settlement::Ack, fate).await;
-        }
-    }
-
-    async fn fail(&self, placed: Vec<Placed>, failure: Failure) {
-        for placed in placed {
-            let deliveries = placed.0.deliveries.unwrap_or(1);
-            let rulings = &self.batches.rulings;
-            let (settlement, fate) = match &failure {
-                Failure::Handler(Handled::Refused { why }) => dead(why.clone()),
-                Failure::Handler(Handled::Retry { why, after }) => rulings.failed(why, *after, deliveries),
-                Failure::Handler(Handled::Unknown { why }) => rulings.failed(why, None, deliveries),
-                Failure::Handler(Handled::Done(_)) => rulings.failed("the handler failed", None, deliveries),
-                Failure::Database(error) => {
-                    tracing::warn!(%error, source = ?error.source(), "a batch could not be handled");
-                    let after = rulings.backoff.after(deliveries);
-                    (Settlement::Retry { after }, Fate::StoreFailed)
-                }
-            };
-            self.settle(placed, settlement, fate).await;
-        }
-    }
-
-    async fn settle(&self, (delivery, place): Placed, settlement: Settlement, fate: Fate) {
-        self.batches.counts.fate(fate);
-        let settling = Settling { tag: delivery.tag, settlement, _place: place };
-        let _ = self.settling.send(settling).await;
-    }
-}
-
-enum Failure {
-    Handler(Handled),
-    Database(BoxError),
-}
-
-impl Failure {
-    fn of_commit(error: tokio_postgres::Error) -> Self {
-        match error.code() {
-            // The server says no to what the handler wrote: a constraint that is checked at the end.
-            Some(code) => Self::Handler(Handled::retry(format!("the commit failed with {}", code.code()))),
-            // A lost reply may hide a commit: the messages come again, and find their marks or not.
-            None => Self::Database(error.into()),
-        }
-    }
-}
-
-/// A panic in a handler is a failure of its batch, and no reason to leave deliveries unsettled.
-async fn unpanicked(mut handling: BatchFuture<'_>) -> Result<(), Handled> {
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
-        Ok(polled) => polled,
-        Err(_) => Poll::Ready(Err(Handled::unknown("the handler panicked"))),
-    })
-    .await
 }
 
 impl fmt::Debug for Batches {

@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use onlyonce_core::record::CompletedBy;
-use onlyonce_core::transition::{Claim, ClaimAnswer, Complete, CompleteAnswer, Release, Terms, Token};
+use onlyonce_core::transition::{
+    Claim, ClaimAnswer, Complete, CompleteAnswer, Release, Renew, RenewAnswer, Terms, Token,
+};
 use onlyonce_core::{
-    BoxError, Fence, Fingerprint, Outcome, Owner, Policy, Rules, Secret, Store as _, StoreError,
+    BoxError, Clock, Fence, Fingerprint, Outcome, Owner, Policy, Rules, Secret, Store as _, StoreError,
+    SystemClock,
 };
 use onlyonce_store_postgres::PostgresStore;
 
@@ -23,6 +26,8 @@ use crate::message::Message;
 
 /// How often a claim whose reply was lost is asked for again.
 const CLAIM_TRIES: u32 = 5;
+/// Two renewals may fail before a lease ends.
+const RENEWALS_PER_LEASE: u32 = 3;
 
 /// What became of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +70,7 @@ pub struct Inbox {
     secret: Secret,
     terms: Arc<Terms>,
     ids: IdRules,
+    clock: Arc<dyn Clock>,
 }
 
 impl Inbox {
@@ -75,7 +81,8 @@ impl Inbox {
         }
         let secret = store.secret(&Secret::random()?).await?;
         let terms = Arc::new(message_policy().terms().clone());
-        Ok(Self { store, consumer: consumer.into(), secret, terms, ids: IdRules::default() })
+        let (ids, clock) = (IdRules::default(), Arc::new(SystemClock::new()));
+        Ok(Self { store, consumer: consumer.into(), secret, terms, ids, clock })
     }
 
     /// How messages are treated. Start from [`message_policy`].
@@ -92,11 +99,21 @@ impl Inbox {
         self
     }
 
+    /// Where its own time comes from. Leases are the store's.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// Has `effect` take place in `transaction` unless it took place before.
     ///
     /// The claim is a commit of its own, made first. `effect` runs inside a savepoint: if it fails, what it did is undone
     /// and the transaction goes on, so that a batch of messages can share one. Its outcome is completed in the transaction,
     /// where the fence is checked. Nothing is done until the caller commits.
+    ///
+    /// While `effect` runs its lease is renewed, up to the policy's `run_max`. After it nobody else can claim the message
+    /// until the transaction ends: its record is locked there.
     ///
     /// Rust cannot yet prove a future `Send` that holds an async closure over a borrowed transaction: inside
     /// `tokio::spawn`, use [`Inbox::once_boxed`].
@@ -113,7 +130,7 @@ impl Inbox {
     {
         match self.begin(transaction, message).await? {
             Ok(begun) => {
-                let result = effect(transaction).await.map_err(Into::into);
+                let result = self.kept(begun.token, effect(transaction)).await.map_err(Into::into);
                 self.finish(transaction, begun, result).await
             }
             Err(once) => Ok(once),
@@ -134,7 +151,7 @@ impl Inbox {
     {
         match self.begin(transaction, message).await? {
             Ok(begun) => {
-                let result = effect(transaction).await.map_err(Into::into);
+                let result = self.kept(begun.token, effect(transaction)).await.map_err(Into::into);
                 self.finish(transaction, begun, result).await
             }
             Err(once) => Ok(once),
@@ -170,6 +187,33 @@ impl Inbox {
             ClaimAnswer::Fenced => Once::Busy { left: self.terms.lease.get() },
         };
         Ok(Err(once))
+    }
+
+    /// Runs the effect, and renews the lease of `token` meanwhile, in the same task.
+    async fn kept<T>(&self, token: Token, effect: impl Future<Output = T>) -> T {
+        let renewing = async {
+            loop {
+                self.clock.sleep(self.terms.lease.get() / RENEWALS_PER_LEASE).await;
+                match self.store.renew(&Renew { token, lease: self.terms.lease }).await {
+                    Ok(RenewAnswer::Renewed(_)) => {}
+                    // What it does counts for nothing any more: its completion will be refused.
+                    Ok(RenewAnswer::Fenced) => {
+                        return tracing::warn!(id = token.id.short(), "a lease was lost");
+                    }
+                    Err(error) => {
+                        tracing::warn!(id = token.id.short(), %error, "a lease could not be renewed");
+                    }
+                }
+            }
+        };
+        tokio::pin!(effect);
+        tokio::select! {
+            // Biased: an effect that has returned is taken at its word.
+            biased;
+            ended = &mut effect => return ended,
+            () = renewing => {}
+        }
+        effect.await
     }
 
     async fn finish<T: Driver>(

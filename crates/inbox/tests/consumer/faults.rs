@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use onlyonce_core::UnknownPolicy;
+use onlyonce_inbox::suite::in_time;
 use onlyonce_inbox::{
     ConsumerErrorKind, Handled, Horizon, MemoryBroker, Message, OnMissingId, OnShortRetention, Trouble, Work,
 };
@@ -228,6 +229,74 @@ fn a_broker_that_is_away_for_a_while_is_asked_again() {
         }
         let counts = consumer.stop().await;
         assert_eq!((counts.done, counts.duplicates, stage.effects.of("a")), (1, 1, 1));
+    });
+}
+
+/// A handler that failed once, on a broker that has nowhere to let its message wait: it waits here.
+async fn held_back() -> (Stage, Started) {
+    let stage = Stage::new();
+    stage.publish("a");
+    stage.broker.trouble(Trouble::RefuseDelay, 1);
+    let consumer = stage.start(failing(&stage.effects, 1, || Handled::retry("not now"))).await;
+    let waiting = stage.clock.slept_on_for_exactly(Duration::from_secs(1));
+    in_time("being held back", waiting).await;
+    (stage, consumer)
+}
+
+#[test]
+fn a_retry_that_the_broker_refuses_is_held_back_and_then_given_back() {
+    block_on(async {
+        let (stage, consumer) = held_back().await;
+        assert_eq!((stage.broker.out(), stage.broker.deliveries()), (1, 1), "it stays ours");
+        assert_eq!(consumer.counts.now().refused, 1, "it is reported");
+        stage.clock.advance(Duration::from_secs(1));
+        in_time("settling", stage.settled()).await;
+        let counts = consumer.stop().await;
+        assert_eq!((counts.retried, counts.done, counts.gone, stage.effects.of("a")), (1, 1, 0, 1));
+        assert_eq!(stage.broker.deliveries(), 2);
+    });
+}
+
+#[test]
+fn what_is_held_back_is_given_back_at_a_shutdown() {
+    block_on(async {
+        let (stage, consumer) = held_back().await;
+        let counts = in_time("stopping", consumer.stop()).await;
+        assert_eq!((counts.settled, counts.gone, stage.broker.unsettled()), (1, 0, 1));
+    });
+}
+
+#[test]
+fn a_settlement_that_fails_holds_up_no_other() {
+    block_on(async {
+        let stage = Stage::new();
+        stage.publish("bad");
+        // Time stands still: whoever waits for it waits for ever.
+        stage.broker.trouble(Trouble::RefuseDeadLetter, 3);
+        let effects = stage.effects.clone();
+        let consumer = stage
+            .start(move |work: Work| {
+                std::future::ready(if work.message().body == "bad" {
+                    Handled::refused("no such account")
+                } else {
+                    effects.add(&work);
+                    Handled::done()
+                })
+            })
+            .await;
+        stage.clock.slept_on_for_exactly(Duration::from_millis(50)).await;
+        for number in 0..100 {
+            stage.publish(&format!("message {number}"));
+        }
+        in_time("settling", stage.broker.until(|broker| broker.unsettled() == 1)).await;
+        assert_eq!(stage.effects.all().len(), 100);
+        for pause in [50, 100, 200] {
+            stage.clock.slept_on_for_exactly(Duration::from_millis(pause)).await;
+            stage.clock.advance(Duration::from_millis(pause));
+        }
+        in_time("settling", stage.settled()).await;
+        consumer.stop().await;
+        assert_eq!(stage.broker.dead_letters().len(), 1);
     });
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use onlyonce_core::outcome::Body;
 use onlyonce_inbox::consumer::message_policy;
+use onlyonce_inbox::suite::in_time;
 use onlyonce_inbox::{Inbox, InboxError, InboxErrorKind, Message, Once};
 use sqlx::Connection as _;
 use tokio_postgres::{Error, Transaction};
@@ -153,6 +154,33 @@ fn a_frozen_workers_transaction_is_refused() {
         });
         assert_eq!(refused.await.unwrap_err().kind(), InboxErrorKind::Fenced);
         // Also if the caller commits all the same.
+        transaction.commit().await.unwrap();
+        assert_eq!(stage.effects("a").await, 1);
+    });
+}
+
+#[test]
+fn a_long_effect_keeps_its_lease() {
+    block_on(async {
+        let stage = Stage::new().await;
+        let inbox = stage.inbox().await.with_clock(stage.clock.clone());
+        let (mut client, mut other) = (stage.client().await, stage.client().await);
+        let mut transaction = client.transaction().await.unwrap();
+        let sent = message("a");
+        let lease = Duration::from_secs(30);
+        let once = inbox.once(&mut transaction, &sent, async |transaction| {
+            for _ in 0..6 {
+                stage.clock.slept_on_for_exactly(lease / 3).await;
+                stage.clock.advance(lease / 3);
+            }
+            // The last renewal is on its way; twice the lease has passed.
+            stage.clock.slept_on_for_exactly(lease / 3).await;
+            let mut impatient = other.transaction().await?;
+            assert!(matches!(pay(&inbox, &mut impatient, "a").await, Ok(Once::Busy { .. })));
+            impatient.rollback().await?;
+            effect(transaction, "a").await
+        });
+        assert_eq!(in_time("the effect", once).await.unwrap(), Once::Done("paid a".into()));
         transaction.commit().await.unwrap();
         assert_eq!(stage.effects("a").await, 1);
     });

@@ -6,4 +6,5 @@ mod inbox;
 mod marks;
 mod outbox;
 mod stage;
+mod tiers;
 mod windows;

@@ -223,6 +223,39 @@ fn a_broker_that_is_away_parks_nothing_and_a_duplicate_counts_as_delivered() {
 }
 
 #[test]
+fn outages_before_it_do_not_count_as_refusals() {
+    block_on(async {
+        let scene = Scene::new(Heard::answering(|_| Err(PublishError::unavailable("no route")))).await;
+        scene.emit("m-1", &[event("paid")]).await;
+        for _ in 0..10 {
+            assert_eq!(scene.step().await.again, 1);
+        }
+        scene.heard.answers(|_| Err(PublishError::refused("too large")));
+        let mut parked = Vec::new();
+        for _ in 0..3 {
+            parked.push(scene.step().await.parked);
+            scene.heard.answers(|_| Err(PublishError::unavailable("no route")));
+            if parked.len() < 3 {
+                assert_eq!(scene.step().await.again, 1, "nor does one in between");
+            }
+            scene.heard.answers(|_| Err(PublishError::refused("too large")));
+        }
+        assert_eq!(parked, [0, 0, 1], "parked by the third refusal");
+    });
+}
+
+#[test]
+fn a_table_from_before_refusals_were_counted_is_migrated() {
+    block_on(async {
+        let scene = Scene::new(Heard::default()).await;
+        scene.client.batch_execute("ALTER TABLE outbox DROP COLUMN refusals").await.unwrap();
+        scene.client.batch_execute(&scene.outbox.migration()).await.unwrap();
+        scene.emit("m-1", &[event("paid")]).await;
+        assert_eq!(scene.step().await.delivered, 1);
+    });
+}
+
+#[test]
 fn a_relay_that_dies_between_sending_and_marking_is_followed_by_one_that_sends_the_same_id() {
     block_on(async {
         let scene = Scene::new(Heard::default()).await;

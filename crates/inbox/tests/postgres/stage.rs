@@ -3,36 +3,34 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use onlyonce_core::Clock;
+use onlyonce_inbox::suite::Database;
+pub(crate) use onlyonce_inbox::suite::connect as client;
 use onlyonce_inbox::{Inbox, Message};
-use onlyonce_store_postgres::{Options, PostgresStore, migrate};
+use onlyonce_store_postgres::PostgresStore;
 use onlyonce_testkit::ManualClock;
 use onlyonce_testkit::servers::PostgresServer;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 /// A private server whose store goes by a clock moved by hand.
 pub(crate) struct Stage {
     pub(crate) server: PostgresServer,
     pub(crate) clock: Arc<ManualClock>,
+    pub(crate) database: Database,
 }
 
 impl Stage {
     pub(crate) async fn new() -> Self {
-        let starting = tokio::task::spawn_blocking(|| PostgresServer::start(&[]).expect("a private server"));
-        let stage = Self { server: starting.await.unwrap(), clock: Arc::new(ManualClock::default()) };
-        migrate(&stage.options()).await.unwrap();
-        let client = stage.client().await;
-        client.batch_execute("CREATE TABLE effects (name text NOT NULL)").await.unwrap();
-        stage
-    }
-
-    fn options(&self) -> Options {
-        Options::from_url(&self.server.url()).unwrap()
+        // Every handler has a connection of its own, and one that was dropped may linger for a while.
+        let settings = ["max_connections=400"];
+        let starting = move || PostgresServer::start(&settings).expect("a private server");
+        let starting = tokio::task::spawn_blocking(starting);
+        let (server, clock) = (starting.await.unwrap(), Arc::new(ManualClock::default()));
+        let database = Database::new(&server.url(), clock.clone()).await;
+        Self { server, clock, database }
     }
 
     pub(crate) async fn store(&self) -> Arc<PostgresStore> {
-        let clock: Arc<dyn Clock> = self.clock.clone();
-        Arc::new(PostgresStore::open_on(self.options(), clock).await.unwrap())
+        self.database.store().await
     }
 
     pub(crate) async fn inbox(&self) -> Inbox {
@@ -40,26 +38,16 @@ impl Stage {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        client(&self.server.url()).await
+        self.database.client().await
     }
 
     /// How often `name` had its effect.
     pub(crate) async fn effects(&self, name: &str) -> i64 {
-        count(&self.client().await, name).await
+        self.database.count(name).await
     }
 }
 
-pub(crate) async fn client(url: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("a connection");
-    tokio::spawn(connection);
-    client
-}
-
-pub(crate) async fn count(client: &Client, name: &str) -> i64 {
-    client.query_one("SELECT count(*) FROM effects WHERE name = $1", &[&name]).await.unwrap().get(0)
-}
-
-pub(crate) const EFFECT: &str = "INSERT INTO effects VALUES ($1)";
+pub(crate) const EFFECT: &str = Database::EFFECT;
 
 pub(crate) fn message(name: &str) -> Message {
     Message::new(name.to_owned()).with_header("event-id", format!("id of {name}"))

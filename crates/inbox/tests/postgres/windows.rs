@@ -3,28 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::{Clock, Lease, Outcome, Store};
-use onlyonce_inbox::suite::{Effect, Fixture, Stops, Window};
-use onlyonce_inbox::{Handled, MemoryBroker, Message, Source, Work};
-use onlyonce_store_postgres::PostgresStore;
+use onlyonce_core::{Clock, Lease, Store};
+use onlyonce_inbox::suite::{Fixture, Transactional};
+use onlyonce_inbox::{MemoryBroker, Message, Source};
 
-use crate::stage::{EFFECT, Stage, client, count};
+use crate::stage::Stage;
 
 struct OnPostgres {
     stage: Stage,
     broker: MemoryBroker,
-    store: Arc<PostgresStore>,
+    effect: Transactional,
 }
 
 impl OnPostgres {
     async fn new() -> Self {
         let stage = Stage::new().await;
-        let (broker, store) = (MemoryBroker::new(stage.clock.clone()), stage.store().await);
-        Self { stage, broker, store }
-    }
-
-    fn effect(&self) -> Transactional {
-        Transactional { url: self.stage.server.url().into(), store: self.store.clone() }
+        let (broker, effect) = (MemoryBroker::new(stage.clock.clone()), stage.database.effect().await);
+        Self { stage, broker, effect }
     }
 }
 
@@ -72,37 +67,18 @@ impl Fixture for OnPostgres {
     }
 }
 
-/// The handler's transaction: effect, mark, commit.
-#[derive(Clone)]
-struct Transactional {
-    url: Arc<str>,
-    /// Says where the functions are; the transaction is on the process's own connection.
-    store: Arc<PostgresStore>,
+onlyonce_inbox::crash_suite!(OnPostgres::new(), |fixture: &OnPostgres| fixture.effect.clone());
+
+/// As many kills as the long run is asked for: `cargo xtask soak` makes 2,000, whatever its seconds say.
+#[test]
+fn soak_kills_lose_nothing_and_repeat_nothing() {
+    let is_long = std::env::var_os("ONLYONCE_SOAK_SECONDS").is_some();
+    let kills = if is_long { 2_000 } else { 4 };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let fixture = Arc::new(OnPostgres::new().await);
+        let effect = fixture.effect.clone();
+        onlyonce_inbox::suite::killed_again_and_again(fixture, effect, kills).await;
+    });
+    runtime.shutdown_background();
 }
-
-impl Effect for Transactional {
-    const TRANSACTIONAL: bool = true;
-
-    async fn handle(&self, work: Work, stops: Stops) -> Handled {
-        stops.pass(Window::W1).await;
-        let mut client = client(&self.url).await;
-        let mut transaction = client.transaction().await.unwrap();
-        let name = String::from_utf8(work.message().body.to_vec()).unwrap();
-        transaction.execute(EFFECT, &[&name]).await.unwrap();
-        stops.pass(Window::W2).await;
-        let outcome = Outcome::kept(2, format!("attempt {}", work.attempt()));
-        match work.mark_in(&self.store, &mut transaction, outcome).await {
-            Ok(handled) => match transaction.commit().await {
-                Ok(()) => handled,
-                Err(error) => Handled::unknown(error.to_string()),
-            },
-            Err(error) => Handled::retry(error.to_string()),
-        }
-    }
-
-    async fn count(&self, name: &str) -> usize {
-        usize::try_from(count(&client(&self.url).await, name).await).unwrap()
-    }
-}
-
-onlyonce_inbox::crash_suite!(OnPostgres::new(), |fixture: &OnPostgres| fixture.effect());
