@@ -14,9 +14,13 @@ for _, facts in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
   for at = 1, #facts, 2 do
     group[facts[at]] = facts[at + 1]
   end
+  -- Somebody may have set a group back: then what it reads again is older than what it has pending.
   local id = group['last-delivered-id']
   if group.pending > 0 then
-    id = redis.call('XPENDING', stream, group.name)[2]
+    local first = redis.call('XPENDING', stream, group.name)[2]
+    if padded(first) < padded(id) then
+      id = first
+    end
   end
   if not lowest or padded(id) < padded(lowest) then
     lowest = id

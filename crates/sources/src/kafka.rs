@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `group` | [`Options::group`] | the consumer group |
 //! | `from` | `earliest` | where a group without offsets begins: `earliest` or `latest` |
-//! | `dead_letter` | `TOPIC.dead-letter` | the topic that dead letters are sent to, which must be there or be made on use |
+//! | `dead_letter` | `TOPIC.dead-letter` | the topic that dead letters are sent to; refused to open when it is neither there nor made on use |
 //! | `session_seconds` | 45 | how long a member may be silent before its partitions go to others |
 //! | `retention_seconds` | | how long the topic keeps records: the horizon. Unbounded when it is left out |
 //!
@@ -33,7 +33,7 @@ use rdkafka::ClientConfig;
 use rdkafka::consumer::{CommitMode, Consumer as _, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::OwnedMessage;
-use rdkafka::producer::FutureProducer;
+use rdkafka::producer::{FutureProducer, Producer as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
@@ -49,6 +49,11 @@ use offsets::{Offsets, Place};
 const DOING: &str = "settling deliveries";
 /// How long a member may be silent. In seconds; the brokers' own default.
 const SESSION: u64 = 45;
+/// How a broker says that there is no such topic.
+const NOT_THERE: RDKafkaErrorCode = RDKafkaErrorCode::UnknownTopicOrPartition;
+/// How often, and how soon after each other, brokers are asked whether they have made a topic on use.
+const TOPIC_ASKS_MAX: u32 = 20;
+const TOPIC_PAUSE: Duration = Duration::from_millis(100);
 /// With these answers the broker says that the partition is somebody else's now.
 const TAKEN_AWAY: [RDKafkaErrorCode; 6] = [
     RDKafkaErrorCode::IllegalGeneration,
@@ -136,6 +141,9 @@ pub(crate) async fn open(mut url: SourceUrl, options: &Options) -> Result<Box<dy
     let topics =
         tokio::task::spawn_blocking(move || Topics::connect(settings, &config, &from, session)).await;
     let topics = topics.map_err(|error| unavailable("opening the topics", error))??;
+    // ORDER: one that is refused does not join the group, which would stop the others for a while.
+    topics.find_dead_letter_topic().await?;
+    topics.subscribe()?;
     Ok(Box::new(Pumped::start(topics)))
 }
 
@@ -169,22 +177,55 @@ impl Topics {
             .set("message.timeout.ms", settings.timeout.as_millis().max(1000).to_string())
             .create()
             .map_err(|error| failed(DOING, error))?;
-        for topic in settings.topics.iter().chain([&settings.dead_letter]) {
-            let found =
-                reader.fetch_metadata(Some(topic), settings.timeout).map_err(|error| failed(DOING, error))?;
-            if let Some(why) = found.topics().iter().find_map(rdkafka::metadata::MetadataTopic::error) {
-                let why = format!("{topic}: {:?}", RDKafkaErrorCode::from(why));
-                // A topic that is made on use says so at first.
-                if !why.contains("UnknownTopicOrPartition") && !why.contains("LeaderNotAvailable") {
-                    return Err(SourceError::new(SourceErrorKind::Refused, DOING).because(why));
-                }
+        for topic in &settings.topics {
+            let found = reader.fetch_metadata(Some(topic), settings.timeout);
+            match topic_error(&found.map_err(|error| failed(DOING, error))?) {
+                // A topic that is made later, or on use, is read once it is there.
+                None | Some(NOT_THERE | RDKafkaErrorCode::LeaderNotAvailable) => {}
+                Some(why) => return Err(refused(DOING, format!("{topic}: {why:?}"))),
             }
         }
-        let names: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
-        reader.subscribe(&names).map_err(|error| failed(DOING, error))?;
         let (retries, waiting) = unbounded_channel();
         let (consumer, waiting) = (Mutex::new(Some(Arc::new(reader))), tokio::sync::Mutex::new(waiting));
         Ok(Self { settings, consumer, producer, offsets, retries, waiting })
+    }
+
+    /// Waits until there is a topic for dead letters. The producer asks: then brokers that make topics on use make it.
+    async fn find_dead_letter_topic(&self) -> Result<(), SourceError> {
+        const DOING: &str = "finding a topic for dead letters";
+        let Settings { dead_letter: topic, timeout, .. } = &self.settings;
+        let mut asks = 0;
+        loop {
+            let (producer, name, timeout) = (self.producer.clone(), topic.clone(), *timeout);
+            let asking = tokio::task::spawn_blocking(move || {
+                producer.client().fetch_metadata(Some(&name), timeout).map(|found| topic_error(&found))
+            });
+            let answer = asking.await.map_err(|error| unavailable(DOING, error))?;
+            asks += 1;
+            match answer.map_err(|error| failed(DOING, error))? {
+                None => return Ok(()),
+                // Brokers that make topics on use say so at first; others say it every time.
+                Some(NOT_THERE | RDKafkaErrorCode::LeaderNotAvailable) if asks < TOPIC_ASKS_MAX => {
+                    tokio::time::sleep(TOPIC_PAUSE).await;
+                }
+                Some(NOT_THERE) => {
+                    let why =
+                        format!("there is no topic {topic}: make it, or name another with dead_letter=");
+                    return Err(refused(DOING, why));
+                }
+                Some(RDKafkaErrorCode::LeaderNotAvailable) => {
+                    return Err(unavailable(DOING, format!("{topic} has no leader")));
+                }
+                Some(why) => return Err(refused(DOING, format!("{topic}: {why:?}"))),
+            }
+        }
+    }
+
+    /// Joins the group.
+    fn subscribe(&self) -> Result<(), SourceError> {
+        let names: Vec<&str> = self.settings.topics.iter().map(String::as_str).collect();
+        let Some(consumer) = self.consumer() else { return Ok(()) };
+        consumer.subscribe(&names).map_err(|error| failed("joining the group", error))
     }
 
     fn consumer(&self) -> Option<Arc<Reader>> {
@@ -233,6 +274,11 @@ impl Topics {
             Err(_) => Err(unavailable(DOING, "no answer in time")),
         }
     }
+}
+
+/// What a broker says about a topic that it was asked for, when that is bad.
+fn topic_error(found: &rdkafka::metadata::Metadata) -> Option<RDKafkaErrorCode> {
+    found.topics().iter().find_map(rdkafka::metadata::MetadataTopic::error).map(RDKafkaErrorCode::from)
 }
 
 /// Blocks: how many records of `topics` the group has still to finish.
@@ -350,6 +396,10 @@ fn failed(doing: &'static str, error: KafkaError) -> SourceError {
     });
     let kind = if is_refused { SourceErrorKind::Refused } else { SourceErrorKind::Unavailable };
     SourceError::new(kind, doing).because(error)
+}
+
+fn refused(doing: &'static str, why: String) -> SourceError {
+    SourceError::new(SourceErrorKind::Refused, doing).because(why)
 }
 
 fn unavailable(doing: &'static str, why: impl Into<onlyonce_core::BoxError>) -> SourceError {

@@ -28,7 +28,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
-use async_nats::jetstream::{AckKind, Context, Message, stream};
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::{self, AckKind, Context, ErrorCode, Message, stream};
 use async_nats::{Client, ConnectOptions, Event, Request, ServerAddr};
 use futures_util::future::join_all;
 use onlyonce_core::{Clock as _, SystemClock, Timestamp};
@@ -145,7 +147,7 @@ impl JetStream {
             .connect(servers)
             .await
             .map_err(|error| failed(DOING, error))?;
-        let mut context = async_nats::jetstream::new(client.clone());
+        let mut context = jetstream::new(client.clone());
         context.set_timeout(settings.timeout);
         let stream = context.get_stream(&settings.stream).await.map_err(|error| failed(DOING, error))?;
         let max_age = stream.cached_info().config.max_age;
@@ -212,11 +214,28 @@ impl JetStream {
     async fn keep_dead_letter(&self, handle: &Handle, reason: &str) -> Result<(), SourceError> {
         const DOING: &str = "keeping a dead letter";
         let Settings { group, dead_letter, .. } = &self.settings;
-        let headers = convert::dead_letter_headers(&handle.message, reason, group, handle.deliveries);
         let payload = handle.message.payload.clone();
-        let sent = self.context.publish_with_headers(dead_letter.clone(), headers, payload);
-        let kept = sent.await.map_err(|error| failed(DOING, error))?;
-        kept.await.map(|_| ()).map_err(|error| failed(DOING, error))
+        let letter =
+            convert::Letter { delivered: &handle.message, reason, group, deliveries: handle.deliveries };
+        let largest = self.client.max_payload();
+        let room = largest.checked_sub(payload.len());
+        let Some((headers, is_whole)) = room.and_then(|room| convert::dead_letter_headers(&letter, room))
+        else {
+            let why =
+                format!("the server takes no more than {largest} bytes, and the message alone has more");
+            return Err(SourceError::new(SourceErrorKind::Refused, DOING).because(why));
+        };
+        if !is_whole {
+            let (stream, sequence) = (&self.settings.stream, handle.sequence);
+            warn!(%stream, sequence, reason, "a dead letter had no room for all that is known of it");
+        }
+        let mut sending = PublishMessage::build().payload(payload);
+        if !headers.is_empty() {
+            sending = sending.headers(headers);
+        }
+        let kept = self.context.send_publish(dead_letter.clone(), sending).await;
+        let kept = kept.map_err(|error| not_kept(DOING, error))?;
+        kept.await.map(|_| ()).map_err(|error| not_kept(DOING, error))
     }
 
     /// This delivery is over. A newer one is not.
@@ -295,6 +314,19 @@ fn failed(doing: &'static str, error: impl std::error::Error + Send + Sync + 'st
     let is_refusal = refusals.iter().any(|refusal| text.to_ascii_lowercase().contains(refusal));
     let kind = if is_refusal { SourceErrorKind::Refused } else { SourceErrorKind::Unavailable };
     SourceError::new(kind, doing).because(error)
+}
+
+/// A message that could not be published. Refused: too large for the server or for the stream, or no stream takes it.
+fn not_kept(doing: &'static str, error: PublishError) -> SourceError {
+    let told = std::error::Error::source(&error).and_then(|told| told.downcast_ref::<jetstream::Error>());
+    let is_too_large =
+        told.is_some_and(|told| told.error_code() == ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM);
+    let is_refusal =
+        matches!(error.kind(), PublishErrorKind::MaxPayloadExceeded | PublishErrorKind::StreamNotFound);
+    if is_too_large || is_refusal {
+        return SourceError::new(SourceErrorKind::Refused, doing).because(error);
+    }
+    failed(doing, error)
 }
 
 impl Broker for JetStream {

@@ -12,15 +12,19 @@
 //! them. When the connection or the channel is lost, both are made again with the consumer; what was delivered before is
 //! Gone, and the server delivers it again.
 //!
-//! A retry that has to wait is published to a queue of its own, `QUEUE.retry.MILLISECONDS`, from where the server returns
-//! it; so is a dead letter. Only when the server has confirmed it is the original acknowledged: after a crash in between
-//! there are two, and the message's own id tells that they are one. Messages have no position here: without an id
-//! they cannot be told apart.
+//! A retry that has to wait is published to a queue for that wait, `QUEUE.retry.MILLISECONDS.WEEK`, from where the server
+//! returns it; a dead letter is published to its queue. Only when the server has confirmed it is the original acknowledged: after a crash in
+//! between there are two, and the message's own id tells that they are one. Queues for retries are quorum queues that pass on at least once
+//! (a queue that is full or away for a while gets its retries later); they are removed by the server after some weeks.
+//! Messages have no position here: without an id they cannot be told apart.
+//!
+//! Needs `RabbitMQ` 3.10 or later.
 //!
 //! The server has no way to say that a delivery is being worked on: `extend` only tells whether it is still ours.
 
 mod convert;
 mod session;
+mod waiting_room;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use lapin::BasicProperties;
 use lapin::message::Delivery;
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
 use onlyonce_core::Timestamp;
 use onlyonce_inbox::{Headers, Message};
 
@@ -12,6 +12,8 @@ use crate::dead_letter;
 /// How the server says that a message died in a queue before: also in one of our own, for retries.
 const DEATHS: &str = "x-death";
 const DEATH_PREFIXES: [&str; 3] = [DEATHS, "x-first-death-", "x-last-death-"];
+/// The header that says who published, where the property cannot.
+const USER_ID: &str = "user-id";
 /// A message that survives the server.
 const PERSISTENT: u8 = 2;
 
@@ -48,10 +50,9 @@ pub(super) fn was_delivered(delivery: &Delivery, queue: &str) -> bool {
     delivery.redelivered || counted || is_retry(&delivery.properties, queue)
 }
 
-/// The properties for a retry: as they were.
+/// The properties for a retry: as they were. It waits as long as it is told to, also when it would have expired before.
 pub(super) fn retry_properties(delivery: &Delivery, queue: &str) -> BasicProperties {
-    let headers = headers_of(&delivery.properties, queue);
-    delivery.properties.clone().with_headers(headers).with_delivery_mode(PERSISTENT)
+    kept(&delivery.properties, headers_of(&delivery.properties, queue))
 }
 
 /// The properties for a dead letter: as they were, and why it is one.
@@ -69,12 +70,42 @@ pub(super) fn dead_letter_properties(
     ] {
         headers.insert(name.into(), AMQPValue::LongString(value.into()));
     }
-    let mut properties = delivery.properties.clone().with_headers(headers).with_delivery_mode(PERSISTENT);
     // A dead letter is kept until an operator comes.
-    if properties.expiration().is_some() {
-        properties = properties.with_expiration("".into());
+    kept(&delivery.properties, headers)
+}
+
+/// These properties with other headers, for a message that survives the server and does not expire.
+///
+/// There is no way to take a property away, and the server refuses an empty expiration: so all the others are given. It
+/// also refuses the name of another user than ours: that becomes a header, which reads the same.
+fn kept(properties: &BasicProperties, mut headers: FieldTable) -> BasicProperties {
+    type Set<T> = fn(BasicProperties, T) -> BasicProperties;
+    let texts: [(&Option<ShortString>, Set<ShortString>); 8] = [
+        (properties.content_type(), BasicProperties::with_content_type),
+        (properties.content_encoding(), BasicProperties::with_content_encoding),
+        (properties.correlation_id(), BasicProperties::with_correlation_id),
+        (properties.reply_to(), BasicProperties::with_reply_to),
+        (properties.message_id(), BasicProperties::with_message_id),
+        (properties.kind(), BasicProperties::with_type),
+        (properties.app_id(), BasicProperties::with_app_id),
+        (properties.cluster_id(), BasicProperties::with_cluster_id),
+    ];
+    if let Some(user) = properties.user_id() {
+        headers.insert(USER_ID.into(), AMQPValue::LongString(user.as_str().into()));
     }
-    properties
+    let mut kept = BasicProperties::default().with_headers(headers).with_delivery_mode(PERSISTENT);
+    for (text, set) in texts {
+        if let Some(text) = text {
+            kept = set(kept, text.clone());
+        }
+    }
+    if let Some(priority) = properties.priority() {
+        kept = kept.with_priority(*priority);
+    }
+    match properties.timestamp() {
+        Some(seconds) => kept.with_timestamp(*seconds),
+        None => kept,
+    }
 }
 
 /// The headers without what the server added because of our own retries.
@@ -115,7 +146,7 @@ fn properties_as_headers(properties: &BasicProperties) -> impl Iterator<Item = (
         ("reply-to", properties.reply_to()),
         ("message-id", properties.message_id()),
         ("type", properties.kind()),
-        ("user-id", properties.user_id()),
+        (USER_ID, properties.user_id()),
         ("app-id", properties.app_id()),
     ];
     texts
@@ -143,5 +174,31 @@ fn bytes_of(value: &AMQPValue) -> Bytes {
         AMQPValue::Double(value) => value.to_string().into(),
         AMQPValue::Void => Bytes::new(),
         other => format!("{other:?}").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_has_every_property_but_the_expiration() {
+        let mut headers = FieldTable::default();
+        headers.insert(USER_ID.into(), AMQPValue::LongString("somebody".into()));
+        let all = BasicProperties::default()
+            .with_content_type("application/json".into())
+            .with_content_encoding("gzip".into())
+            .with_correlation_id("c".into())
+            .with_reply_to("r".into())
+            .with_message_id("m".into())
+            .with_type("t".into())
+            .with_app_id("a".into())
+            .with_cluster_id("c".into())
+            .with_priority(3)
+            .with_timestamp(7)
+            .with_delivery_mode(PERSISTENT)
+            .with_headers(headers);
+        let expiring = all.clone().with_expiration("1000".into()).with_user_id("somebody".into());
+        assert_eq!(kept(&expiring, FieldTable::default()), all);
     }
 }

@@ -7,18 +7,15 @@ use lapin::message::Delivery;
 use lapin::options::{
     BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions, QueueDeclareOptions,
 };
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, Consumer};
+use onlyonce_core::{Clock as _, SystemClock};
 use onlyonce_inbox::{SourceError, SourceErrorKind};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use super::waiting_room::WaitingRoom;
 use super::{Settings, convert};
-
-/// A queue of retries that nobody used for so long after its last message left is removed by the server.
-const UNUSED: Duration = Duration::from_mins(1);
-/// The server takes no longer waits than 49 days.
-const RETRY_MAX: Duration = Duration::from_hours(24 * 40);
 
 /// A connection that works, or worked.
 #[derive(Debug)]
@@ -28,6 +25,7 @@ pub(super) struct Session {
     channel: Channel,
     /// What is published is confirmed here. Made again when the server closed it over a refusal.
     publisher: Mutex<Option<Channel>>,
+    clock: SystemClock,
 }
 
 impl Session {
@@ -38,7 +36,7 @@ impl Session {
         let connecting = Connection::connect_uri(settings.uri.clone(), properties);
         let connection = in_time(settings, DOING, connecting).await?;
         let channel = in_time(settings, DOING, connection.create_channel()).await?;
-        let session = Self { connection, channel, publisher: Mutex::new(None) };
+        let session = Self { connection, channel, publisher: Mutex::new(None), clock: SystemClock::new() };
         session.count(settings).await?;
         let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
         let publisher = session.publisher(settings).await?;
@@ -96,24 +94,13 @@ impl Session {
         delivery: &Delivery,
         after: Duration,
     ) -> Result<(), SourceError> {
-        let wait = rounded(after.min(RETRY_MAX));
-        let queue = format!("{}{wait}", convert::retry_prefix(&settings.queue));
-        let mut arguments = FieldTable::default();
-        arguments.insert("x-dead-letter-exchange".into(), AMQPValue::LongString("".into()));
-        arguments.insert(
-            "x-dead-letter-routing-key".into(),
-            AMQPValue::LongString(settings.queue.as_str().into()),
-        );
-        arguments.insert("x-message-ttl".into(), AMQPValue::LongLongInt(wait));
-        let unused = i64::try_from(UNUSED.as_millis()).unwrap_or(i64::MAX);
-        arguments.insert("x-expires".into(), AMQPValue::LongLongInt(wait + unused));
+        let room = WaitingRoom::new(&settings.queue, after, self.clock.now());
         let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
         let publisher = self.publisher(settings).await?;
-        // Each time: it counts as use, so that the queue outlives what is about to be put there.
-        let made = publisher.queue_declare(queue.as_str().into(), durable, arguments);
+        let made = publisher.queue_declare(room.name.as_str().into(), durable, room.arguments());
         in_time(settings, "making a queue for retries", made).await?;
         let properties = convert::retry_properties(delivery, &settings.queue);
-        self.publish(settings, &queue, &delivery.data, properties, "keeping a retry").await
+        self.publish(settings, &room.name, &delivery.data, properties, "keeping a retry").await
     }
 
     /// Keeps a dead letter, and acknowledges nothing yet.
@@ -174,16 +161,6 @@ impl Session {
     }
 }
 
-/// In milliseconds, with two digits that count, rounded up: few queues do for many waits.
-fn rounded(wait: Duration) -> i64 {
-    let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-    let mut step = 1;
-    while millis / step >= 100 {
-        step *= 10;
-    }
-    i64::try_from(millis.div_ceil(step) * step).unwrap_or(i64::MAX)
-}
-
 async fn in_time<T>(
     settings: &Settings,
     doing: &'static str,
@@ -204,25 +181,4 @@ pub(super) fn failed(doing: &'static str, error: lapin::Error) -> SourceError {
 
 pub(super) fn unavailable(doing: &'static str, why: &str) -> SourceError {
     SourceError::new(SourceErrorKind::Unavailable, doing).because(why.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_are_rounded_up_to_two_digits() {
-        for (millis, rounded_to) in [
-            (0, 1),
-            (1, 1),
-            (99, 99),
-            (100, 100),
-            (101, 110),
-            (300, 300),
-            (12_345, 13_000),
-            (3_600_000, 3_600_000),
-        ] {
-            assert_eq!(rounded(Duration::from_millis(millis)), rounded_to, "{millis}");
-        }
-    }
 }

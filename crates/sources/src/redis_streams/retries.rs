@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, Notify};
 use tokio_util::time::DelayQueue;
 
-use super::{Handle, RedisStream, Settings, entry};
+use super::{Handle, RedisStream, Settings, entry, link};
 use crate::ledger::Ledger;
 use crate::pumped::expired;
 
@@ -128,7 +128,15 @@ impl RedisStream {
         for handle in handles {
             call.arg(&handle.id).arg(handle.deliveries);
         }
-        let (entries, trimmed) = entry::again(self.link.call(&call, "delivering entries again").await?)?;
+        let answer = match self.link.call(&call, "delivering entries again").await {
+            // Somebody removed the group: whoever reads makes it again, and everything that is left is delivered again.
+            Err(error) if link::has_code(&error, "NOGROUP") => {
+                self.retries.remove(handles.len());
+                return Ok(());
+            }
+            answered => answered?,
+        };
+        let (entries, trimmed) = entry::again(answer)?;
         self.report_trimmed(&trimmed);
         self.retries.remove(handles.len());
         self.deliver(ledger, entries);

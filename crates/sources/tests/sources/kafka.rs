@@ -1,8 +1,10 @@
-//! Kafka: the clauses on librdkafka's mock cluster, and what only this broker does. Its groups take seconds to form, so
+//! Kafka: the suites on librdkafka's mock cluster, and what only this broker does. Its groups take seconds to form, so
 //! everything waits for them together.
 
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
+use onlyonce_inbox::suite::in_time;
 use onlyonce_inbox::{Extended, Horizon, Settled, Settlement, Source, SourceErrorKind};
 use onlyonce_sources::{Options, open};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -11,33 +13,70 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
 use rdkafka::{ClientConfig, Message as _, Offset, TopicPartitionList};
 
-use crate::clauses;
-use crate::stage::{Stage, ack, bodies, fetch, fetched, patient, settle};
+use crate::broker;
+use crate::stage::{Letter, Stage, ack, bodies, fetch, fetched, patient, settle};
+
+type Mock = MockCluster<'static, DefaultProducerContext>;
+type Order = Box<dyn FnOnce(&Mock) + Send>;
+
+/// A mock cluster in a thread of its own, which is the only one that may touch it.
+struct Cluster {
+    servers: String,
+    orders: Sender<Order>,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let (tell, told) = channel();
+        let (orders, to_do) = channel::<Order>();
+        std::thread::spawn(move || {
+            let cluster = Mock::new(1).expect("a cluster");
+            let _ = tell.send(cluster.bootstrap_servers());
+            // Until nobody can order any more.
+            for order in to_do {
+                order(&cluster);
+            }
+        });
+        Self { servers: told.recv().expect("a cluster"), orders }
+    }
+
+    fn order(&self, order: impl FnOnce(&Mock) + Send + 'static) {
+        let (tell, told) = channel();
+        let order = move |cluster: &Mock| {
+            order(cluster);
+            let _ = tell.send(());
+        };
+        self.orders.send(Box::new(order)).expect("a cluster");
+        told.recv().expect("the cluster did as it was told");
+    }
+}
 
 /// A cluster of its own, with one topic.
 struct Kafka {
-    cluster: MockCluster<'static, DefaultProducerContext>,
+    cluster: Cluster,
     producer: FutureProducer,
 }
 
 impl Kafka {
     fn new(partitions: i32) -> Self {
-        let cluster = MockCluster::new(1).expect("a cluster");
-        cluster.create_topic("orders", partitions, 1).expect("a topic");
-        cluster.create_topic("orders.dead-letter", 1, 1).expect("a topic");
+        let cluster = Cluster::start();
+        cluster.order(move |cluster| {
+            cluster.create_topic("orders", partitions, 1).expect("a topic");
+            cluster.create_topic("orders.dead-letter", 1, 1).expect("a topic");
+        });
         let producer = Self::config(&cluster).create().expect("a producer");
         Self { cluster, producer }
     }
 
-    fn config(cluster: &MockCluster<'static, DefaultProducerContext>) -> ClientConfig {
+    fn config(cluster: &Cluster) -> ClientConfig {
         let mut config = ClientConfig::new();
-        config.set("bootstrap.servers", cluster.bootstrap_servers());
+        config.set("bootstrap.servers", &cluster.servers);
         config
     }
 
     /// The mock lets a group that changes wait for nearly as long as a member may be silent.
     fn url(&self, more: &str) -> String {
-        format!("kafka://{}/orders?session_seconds=6{more}", self.cluster.bootstrap_servers())
+        format!("kafka://{}/orders?session_seconds=6{more}", self.cluster.servers)
     }
 
     async fn publish_to(&self, partition: i32, headers: &[(&str, &str)], body: &[u8]) {
@@ -73,6 +112,8 @@ impl Kafka {
 
 impl Stage for Kafka {
     const IN_ORDER: bool = true;
+    /// The mock lets a group wait for seconds before it has members.
+    const KILLS: u64 = 8;
 
     async fn open(&self, options: Options) -> Box<dyn Source> {
         open(&self.url(""), &options).await.expect("opened")
@@ -82,7 +123,7 @@ impl Stage for Kafka {
         self.publish_to(0, headers, body).await;
     }
 
-    async fn dead_letters(&self) -> Vec<(Vec<(String, String)>, Vec<u8>)> {
+    async fn dead_letters(&self) -> Vec<Letter> {
         let consumer: BaseConsumer = Self::config(&self.cluster)
             .set("group.id", "operators")
             .set("enable.partition.eof", "true")
@@ -102,32 +143,47 @@ impl Stage for Kafka {
         letters
     }
 
-    async fn outstanding(&self) -> u64 {
-        let missing: i64 = self.committed().iter().map(|(committed, high)| high - committed).sum();
-        u64::try_from(missing).expect("no further than the end")
+    async fn restart(&self) {
+        self.cluster.order(|cluster| {
+            cluster.broker_down(1).expect("down");
+            cluster.broker_up(1).expect("up");
+        });
     }
 
-    async fn restart(&self) {
-        self.cluster.broker_down(1).expect("down");
-        self.cluster.broker_up(1).expect("up");
+    /// Whoever joins the group next takes everything away: its partitions are given out anew.
+    async fn take_away(&self) {}
+}
+
+impl Kafka {
+    fn outstanding(&self) -> u64 {
+        let missing: i64 = self.committed().iter().map(|(committed, high)| high - committed).sum();
+        u64::try_from(missing).expect("no further than the end")
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_clause_holds_on_kafka() {
-    macro_rules! all {
-        ($($clause:ident),+ $(,)?) => { tokio::join!($(async { clauses::$clause(&Kafka::new(1)).await; }),+) };
+async fn every_clause_and_every_window_holds_on_kafka() {
+    macro_rules! at_once {
+        ($($test:ident),+ $(,)?) => {
+            async { tokio::join!($(Box::pin(async { broker::$test(&Kafka::new(1)).await; })),+) }
+        };
     }
-    all!(
-        s1_what_is_published_is_delivered_as_it_is,
-        s4_what_is_acknowledged_is_not_delivered_again,
-        s5_a_retry_comes_again_as_it_was_and_not_too_early,
-        s6_a_dead_letter_is_kept_with_its_reason,
-        s7_a_batch_is_answered_item_by_item,
-        s12_closing_gives_back_what_is_not_settled,
+    let own = at_once!(
+        a_message_and_its_dead_letter_are_as_published,
+        a_retry_does_not_come_too_early,
         a_fetch_that_is_dropped_loses_nothing,
         the_lag_is_what_waits,
     );
+    tokio::join!(
+        own,
+        onlyonce_inbox::each_clause!([crate::clauses_at_once] _name => Kafka::new(1)),
+        onlyonce_inbox::each_window!([crate::windows_at_once] _name => Kafka::new(1)),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_window_holds_with_transactions_on_kafka() {
+    onlyonce_inbox::each_window!([crate::transactions_at_once] _name => Kafka::new(1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -192,10 +248,12 @@ async fn a_revoked_delivery_is_gone() {
         let extended = first.extend(&[delivery.tag]).await.expect("answered").remove(0).expect("answered");
         assert_eq!(extended, Extended::Gone);
     }
-    assert_eq!(stage.outstanding().await, 2, "nothing was finished in another's place");
+    assert_eq!(stage.outstanding(), 2, "nothing was finished in another's place");
     // A group may change more than once until it is at rest: then these are gone as well, and come again.
     let (mut mine, mut theirs) = (mine, theirs);
-    while stage.outstanding().await > 0 {
+    let begun = std::time::Instant::now();
+    while stage.outstanding() > 0 {
+        assert!(begun.elapsed() < Duration::from_mins(5), "the group is never at rest");
         for (source, found) in [(&first, &mut mine), (&second, &mut theirs)] {
             for delivery in found.drain(..) {
                 settle(&**source, delivery.tag, Settlement::Ack).await.expect("answered");
@@ -212,15 +270,25 @@ async fn a_broker_that_was_away_costs_no_record() {
     let stage = Kafka::new(1);
     stage.publish(&[], b"a").await;
     let source = stage.open(patient()).await;
-    let held = fetch(&*source, 1).await.remove(0);
+    let mut found = fetch(&*source, 1).await;
     stage.restart().await;
     stage.publish(&[], b"b").await;
-    let found = fetched(&*source, 1).await.remove(0);
-    for delivery in [held, found] {
-        while settle(&*source, delivery.tag, Settlement::Ack).await.is_err() {}
-    }
+    in_time("everything finished", async {
+        // The group may be made anew: then what was delivered is gone, and comes again.
+        while stage.outstanding() > 0 {
+            let mut open = Vec::new();
+            for delivery in found.drain(..) {
+                if settle(&*source, delivery.tag, Settlement::Ack).await.is_err() {
+                    open.push(delivery);
+                }
+            }
+            let patience = Duration::from_millis(100);
+            found = tokio::time::timeout(patience, fetched(&*source, 2)).await.unwrap_or_default();
+            found.extend(open);
+        }
+    })
+    .await;
     source.close().await.expect("closed");
-    assert_eq!(stage.outstanding().await, 0);
 }
 
 async fn what_cannot_be_opened_is_told() {
@@ -229,6 +297,18 @@ async fn what_cannot_be_opened_is_told() {
         let error = open(&stage.url(more), &patient()).await.expect_err(more);
         assert_eq!(error.kind(), SourceErrorKind::Misuse, "{more}: {error:?}");
     }
+    // One that no broker makes on use.
+    stage.cluster.order(|cluster| {
+        cluster.create_topic("nowhere", 1, 1).expect("a topic");
+        let unknown = rdkafka::types::RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+        cluster.topic_error("nowhere", unknown).expect("an error");
+    });
+    let error = open(&stage.url("&dead_letter=nowhere"), &patient()).await.expect_err("no topic");
+    assert_eq!(error.kind(), SourceErrorKind::Refused, "{error:?}");
+    let told = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+    assert!(told.contains("no topic nowhere") && told.contains("dead_letter="), "{told}");
+    let made = open(&stage.url("&dead_letter=made-on-use"), &patient()).await.expect("opened");
+    made.close().await.expect("closed");
     let within = open(&stage.url("&retention_seconds=60"), &patient()).await.expect("opened");
     assert_eq!(within.horizon(), Horizon::Within(Duration::from_mins(1)));
     within.close().await.expect("closed");

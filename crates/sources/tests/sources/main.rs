@@ -1,8 +1,7 @@
-//! Every source on its real broker, started by the tests: one set of clauses for all of them.
+//! Every source on its real broker, started by the tests: one set of suites for all of them, and what each does besides.
+#![cfg(any(feature = "redis-streams", feature = "nats", feature = "rabbitmq", feature = "kafka"))]
 
-mod clauses;
-#[cfg(feature = "redis-streams")]
-mod crash;
+mod broker;
 #[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(feature = "nats")]
@@ -12,3 +11,4 @@ mod rabbitmq;
 #[cfg(feature = "redis-streams")]
 mod redis_streams;
 mod stage;
+mod suites;

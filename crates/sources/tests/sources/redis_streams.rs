@@ -1,4 +1,4 @@
-//! Redis Streams: the clauses, and what only this broker can do.
+//! Redis Streams: the suites, and what only this broker can do.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use onlyonce_testkit::servers::{RedisOptions, RedisServer, Relay};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Value, cmd};
 
-use crate::stage::{Stage, ack, bodies, fetch, hasty, patient, settle};
+use crate::stage::{Letter, Stage, ack, bodies, fetch, hasty, patient, settle};
 
 struct Streams {
     server: RedisServer,
@@ -54,7 +54,7 @@ impl Stage for Streams {
         let _: String = add.query_async(&mut self.connection().await).await.expect("added");
     }
 
-    async fn dead_letters(&self) -> Vec<(Vec<(String, String)>, Vec<u8>)> {
+    async fn dead_letters(&self) -> Vec<Letter> {
         let entries: Vec<(String, Vec<Vec<u8>>)> =
             self.ask(&["XRANGE", "orders:dead-letter", "-", "+"]).await;
         let letter = |fields: Vec<Vec<u8>>| {
@@ -72,6 +72,26 @@ impl Stage for Streams {
         entries.into_iter().map(|(_, fields)| letter(fields)).collect()
     }
 
+    async fn restart(&self) {
+        self.server.restart().expect("started again");
+    }
+
+    async fn take_away(&self) {
+        self.age(|_| true).await;
+    }
+
+    async fn starting(&self) {
+        self.age(|_| true).await;
+    }
+
+    /// Only what consumers have that are gone: the server no longer knows their connections.
+    async fn idle(&self) {
+        let clients: String = self.ask(&["CLIENT", "LIST"]).await;
+        self.age(|consumer| !clients.contains(consumer)).await;
+    }
+}
+
+impl Streams {
     async fn outstanding(&self) -> u64 {
         let pending: (u64, Value, Value, Value) = self.ask(&["XPENDING", "orders", "workers"]).await;
         let groups: Vec<Vec<Value>> = self.ask(&["XINFO", "GROUPS", "orders"]).await;
@@ -79,45 +99,28 @@ impl Stage for Streams {
         pending.0 + u64::try_from(*lag).expect("a count")
     }
 
-    async fn restart(&self) {
-        self.server.restart().expect("started again");
-    }
-}
-
-impl Streams {
     /// Lets entries that are pending for these consumers count as idle for long enough.
     async fn age(&self, is_meant: impl Fn(&str) -> bool + Send) {
+        let mut ask = cmd("XPENDING");
+        ask.arg(&["orders", "workers", "-", "+", "1000"]);
+        // There is no group before the first consumer.
         let pending: Option<Vec<(String, String, u64, u64)>> =
-            self.ask(&["XPENDING", "orders", "workers", "-", "+", "1000"]).await;
+            ask.query_async(&mut self.connection().await).await.ok();
         for (id, consumer, ..) in pending.into_iter().flatten().filter(|(_, consumer, ..)| is_meant(consumer))
         {
             let idle = ["XCLAIM", "orders", "workers", &consumer, "0", &id, "IDLE", "86400000", "JUSTID"];
             let _: Value = self.ask(&idle).await;
         }
     }
-
-    async fn age_all(&self) {
-        self.age(|_| true).await;
-    }
-
-    /// Only those of consumers that are gone: the server no longer knows their connections.
-    async fn age_dead(&self) {
-        let clients: String = self.ask(&["CLIENT", "LIST"]).await;
-        self.age(|consumer| !clients.contains(consumer)).await;
-    }
 }
 
-crate::crash_fixture!(Streams, patient(), Streams::age_all, Streams::age_all, Streams::age_dead);
+crate::suites! { Streams => Streams::new() }
+crate::broker_tests! { Streams::new() }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_crash_window_holds_on_redis_streams() {
-    tokio::join!(
-        crate::crash_windows!(|_name| Streams::new()),
-        crate::crash_windows!(|_name| Streams::new(); z_paused_past_its_lease),
-    );
+async fn every_window_holds_with_transactions_on_redis_streams() {
+    onlyonce_inbox::each_window!([crate::transactions_at_once] _name => Streams::new()).await;
 }
-
-crate::clauses! { Streams::new() }
 
 /// A source whose URL says more.
 async fn open_with(stage: &Streams, more: &str, options: Options) -> Box<dyn Source> {
@@ -164,6 +167,28 @@ async fn trimming_removes_only_what_every_group_has_settled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn trimming_leaves_what_a_group_that_was_set_back_has_to_read_again() {
+    let stage = Streams::new();
+    for body in ["a", "b", "c"] {
+        stage.publish(&[], body.as_bytes()).await;
+    }
+    let source = open_with(&stage, "?trim=true", patient()).await;
+    let other = open_with(&stage, "?group=auditors", patient()).await;
+    let theirs = fetch(&*other, 3).await;
+    for delivery in &theirs[..2] {
+        ack(&*other, delivery.tag).await;
+    }
+    // Its third is pending, and an operator has it read the first two once more.
+    let _: Value = stage.ask(&["XGROUP", "SETID", "orders", "auditors", "0"]).await;
+    for delivery in fetch(&*source, 3).await {
+        ack(&*source, delivery.tag).await;
+    }
+    assert_eq!(stage.ask::<usize>(&["XLEN", "orders"]).await, 3, "all are to be read again");
+    let again = open_with(&stage, "?group=auditors", patient()).await;
+    assert_eq!(bodies(&fetch(&*again, 2).await), ["a", "b"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_trimmed_away_unsettled_does_not_stop_the_rest() {
     let stage = Streams::new();
     stage.publish(&[], b"a").await;
@@ -186,6 +211,24 @@ async fn a_group_that_was_removed_is_made_again() {
     assert_eq!(settle(&*source, held.tag, Settlement::Ack).await.expect("answered"), Settled::Gone);
     let (found, ()) = tokio::join!(fetch(&*source, 1), stage.publish(&[], b"b"));
     assert_eq!(bodies(&found), ["b"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_survives_the_group_it_waited_in() {
+    let stage = Streams::new();
+    let source = stage.open(patient()).await;
+    // Whoever reads and whoever delivers again both notice that the group is gone: neither may end the consumer.
+    for _ in 0..20 {
+        stage.publish(&[], b"a").await;
+        let held = fetch(&*source, 1).await.remove(0);
+        let now = Settlement::Retry { after: Duration::ZERO };
+        assert_eq!(settle(&*source, held.tag, now).await.expect("settled"), Settled::Settled);
+        let _: Value = stage.ask(&["XGROUP", "DESTROY", "orders", "workers"]).await;
+        let again = fetch(&*source, 1).await.remove(0);
+        assert_eq!(bodies(std::slice::from_ref(&again)), ["a"]);
+        ack(&*source, again.tag).await;
+        let _: Value = stage.ask(&["XTRIM", "orders", "MAXLEN", "0"]).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

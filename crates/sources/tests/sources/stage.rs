@@ -1,29 +1,52 @@
 //! What a broker's tests stand on: a private server, a place in it that nobody else uses, and ways to look behind.
 
+use std::future::{Future, ready};
 use std::time::Duration;
 
+use onlyonce_inbox::suite::in_time;
 use onlyonce_inbox::{Delivery, Settled, Settlement, Source, SourceError, Tag};
 use onlyonce_sources::Options;
 
+/// The headers and the body of a dead letter.
+pub(crate) type Letter = (Vec<(String, String)>, Vec<u8>);
+
 /// A broker with one place to publish to.
-pub(crate) trait Stage {
+pub(crate) trait Stage: Send + Sync + 'static {
     /// Whether the broker delivers in order, and acknowledges no further than the first that is not.
     const IN_ORDER: bool = false;
 
+    /// How many kills are enough, where each takes seconds.
+    const KILLS: u64 = 40;
+
     /// Another source of the same group. `options` say how hasty it is.
-    async fn open(&self, options: Options) -> Box<dyn Source>;
+    fn open(&self, options: Options) -> impl Future<Output = Box<dyn Source>> + Send;
 
     /// Publishes a message.
-    async fn publish(&self, headers: &[(&str, &str)], body: &[u8]);
+    fn publish(&self, headers: &[(&str, &str)], body: &[u8]) -> impl Future<Output = ()> + Send;
 
-    /// Every dead letter: headers and body.
-    async fn dead_letters(&self) -> Vec<(Vec<(String, String)>, Vec<u8>)>;
-
-    /// How many messages the group has still to settle, when no source is open.
-    async fn outstanding(&self) -> u64;
+    /// Every dead letter.
+    fn dead_letters(&self) -> impl Future<Output = Vec<Letter>> + Send;
 
     /// Kills the broker, starts it again, and waits until it serves.
-    async fn restart(&self);
+    fn restart(&self) -> impl Future<Output = ()> + Send;
+
+    /// Takes deliveries away from consumers that are alive.
+    fn take_away(&self) -> impl Future<Output = ()> + Send;
+
+    /// What the sources of the suites are opened with.
+    fn options(&self) -> Options {
+        patient()
+    }
+
+    /// A process of a suite is about to start, and all before it are dead, or have lost what they had: the broker knows.
+    fn starting(&self) -> impl Future<Output = ()> + Send {
+        ready(())
+    }
+
+    /// A suite waits: the broker knows who is dead.
+    fn idle(&self) -> impl Future<Output = ()> + Send {
+        ready(())
+    }
 }
 
 /// Deliveries stay ours however slow the machine is.
@@ -54,20 +77,23 @@ pub(crate) async fn fetch(source: &dyn Source, count: usize) -> Vec<Delivery> {
 
 /// Fetches once, through failures that may pass: a broker that was killed is away for a while.
 pub(crate) async fn fetched(source: &dyn Source, max: usize) -> Vec<Delivery> {
-    loop {
-        match source.fetch(max).await {
-            Ok(found) => {
-                assert!(found.len() <= max, "no more than asked for");
-                return found;
+    let fetching = async {
+        loop {
+            match source.fetch(max).await {
+                Ok(found) => {
+                    assert!(found.len() <= max, "no more than asked for");
+                    return found;
+                }
+                Err(error) => assert!(error.is_retryable(), "{error:?}"),
             }
-            Err(error) => assert!(error.is_retryable(), "{error:?}"),
         }
-    }
+    };
+    in_time("a fetch", fetching).await
 }
 
 /// Settles one delivery.
 pub(crate) async fn settle(source: &dyn Source, tag: Tag, how: Settlement) -> Result<Settled, SourceError> {
-    let mut results = source.settle(vec![(tag, how)]).await?;
+    let mut results = in_time("a settlement", source.settle(vec![(tag, how)])).await?;
     assert_eq!(results.len(), 1);
     results.remove(0)
 }
@@ -77,11 +103,14 @@ pub(crate) async fn ack(source: &dyn Source, tag: Tag) {
     assert_eq!(settle(source, tag, Settlement::Ack).await.expect("settled"), Settled::Settled);
 }
 
-/// Waits until the broker has `count` messages left. Brokers count at their leisure.
-pub(crate) async fn wait_for_outstanding(stage: &impl Stage, count: u64) {
-    while stage.outstanding().await != count {
-        tokio::task::yield_now().await;
-    }
+/// Waits until a broker's count is what it should be. Brokers count at their leisure.
+pub(crate) async fn wait_until<T: PartialEq>(what: &str, count: T, mut counted: impl AsyncFnMut() -> T) {
+    in_time(what, async {
+        while counted().await != count {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 /// The bodies, in order of themselves.

@@ -16,6 +16,16 @@ use super::{Port, Process};
 /// Debian's own script. The one on the path changes the user and the folder.
 const PROGRAM: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 
+/// What the runtime and the server are told beside their settings.
+const ARGUMENTS: [&str; 4] = [
+    // A port mapper that the server started itself would outlive it.
+    "-start_epmd false",
+    "+sbwt none",
+    "+S 2:2",
+    // What a queue could not pass on at least once is tried again so soon, in milliseconds, and not after minutes.
+    "-rabbit dead_letter_worker_publisher_confirm_timeout 1000",
+];
+
 /// One private server.
 #[derive(Debug)]
 pub struct RabbitServer {
@@ -112,8 +122,7 @@ impl RabbitServer {
         command.envs(places.map(|(name, path)| (name, folder.join(path))));
         // The script becomes the server then, and stays no parent of it: what we kill is the server.
         command.env("RUNNING_UNDER_SYSTEMD", "true");
-        // A port mapper that the server started itself would outlive it.
-        command.env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", "-start_epmd false +sbwt none +S 2:2");
+        command.env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", ARGUMENTS.join(" "));
         command
     }
 }
