@@ -9,6 +9,7 @@ use crate::demo::DemoArgs;
 use crate::key::KeyCommand;
 use crate::proxy::ProxyArgs;
 use crate::records::RecordsCommand;
+use crate::serve::ServeArgs;
 use crate::store::StoreCommand;
 
 /// The exit codes, as every `--help` shows them. A macro, because help texts are joined at compile time.
@@ -60,6 +61,7 @@ pub(crate) enum Command {
     /// Move and copy records of a store that no process has open
     #[command(subcommand)]
     Records(RecordsCommand),
+    Serve(Box<ServeArgs>),
     /// Prepare a store
     #[command(subcommand)]
     Store(StoreCommand),

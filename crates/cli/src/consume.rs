@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use onlyonce_http::rules::{Span, Unknown};
 use onlyonce_server::config::{File, Sources};
-use onlyonce_server::{Bridge, BridgeError, Signals, StartError, start_logging};
+use onlyonce_server::{Bridge, BridgeError, ListenAddress, Signals, StartError, start_logging};
 use tokio::sync::oneshot;
 
 use crate::args::exit_codes;
@@ -86,6 +86,10 @@ pub(crate) struct ConsumeArgs {
     #[arg(long = "cache", value_name = "URL")]
     fast_tier: Option<String>,
 
+    /// Where health and metrics are, such as 127.0.0.1:9090. Off loopback `admin.token` must be set too
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<ListenAddress>,
+
     /// One JSON object a line on standard error
     #[arg(long)]
     json_logs: bool,
@@ -109,6 +113,7 @@ impl ConsumeArgs {
         flags.consume.handler_within = self.handler_within;
         flags.store.url = self.store;
         flags.store.fast_tier = self.fast_tier;
+        flags.admin.listen = self.admin;
         flags.log.json = self.json_logs.then_some(true);
         flags.log.filter = self.log;
         Sources { file: self.config, environment: environment(std::env::vars_os()), flags }
@@ -132,6 +137,9 @@ pub(crate) fn run(args: ConsumeArgs) -> Result<(), Failure> {
             _ = &mut stopped => return Ok(()),
         };
         write_line("consuming")?;
+        if let Some(address) = bridge.admin_address() {
+            write_line(&format!("admin on {address}"))?;
+        }
         write_line(bridge.promise())?;
         let progress = tokio::spawn(show_progress(bridge.source(), bridge.counts()));
         let counts = bridge.counts();
@@ -207,6 +215,7 @@ fn failure(error: BridgeError) -> Failure {
     match error {
         BridgeError::Config(error) => start_failure(StartError::Config(error)),
         BridgeError::Store(error) => error.into(),
+        BridgeError::Admin(error) => start_failure(error),
         BridgeError::Source(error) if !error.is_retryable() => Failure::Refused(Box::new(error)),
         error @ BridgeError::Source(_) => Failure::Unavailable(Box::new(error)),
         error => Failure::Refused(Box::new(error)),

@@ -14,6 +14,7 @@ mod output;
 mod paint;
 mod proxy;
 mod records;
+mod serve;
 mod store;
 mod times;
 
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Key(command) => key::run(command),
         Command::Proxy(args) => proxy::run(*args),
         Command::Records(command) => records::run(command),
+        Command::Serve(args) => serve::run(*args),
         Command::Store(command) => store::run(&command),
     };
     ended.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)

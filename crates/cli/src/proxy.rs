@@ -90,7 +90,7 @@ pub(crate) struct SettingsArgs {
     #[arg(long = "cache", value_name = "URL", help_heading = "Store")]
     fast_tier: Option<String>,
 
-    /// Where health, metrics and the dashboard are (comes with issue 8)
+    /// Where health and metrics are, such as 127.0.0.1:9090. Off loopback `admin.token` must be set too
     #[arg(long, value_name = "ADDRESS", help_heading = "Operators")]
     admin: Option<ListenAddress>,
 
@@ -237,6 +237,9 @@ pub(crate) fn run(args: ProxyArgs) -> Result<(), Failure> {
         let signals = Signals::listen().map_err(|error| Failure::System(Box::new(error)))?;
         let sidecar = Sidecar::start(sources).await.map_err(start_failure)?;
         write_line(&format!("listening on {}", sidecar.address()))?;
+        if let Some(address) = sidecar.admin_address() {
+            write_line(&format!("admin on {address}"))?;
+        }
         write_line(&sidecar.promise().to_string())?;
         sidecar.run(signals).await;
         Ok(())

@@ -1,6 +1,6 @@
-//! When a wait is over. The one place of this crate that reads the machine's clock.
+//! When a wait is over and how long one took. The one place of this crate that reads the machine's clock.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
@@ -9,4 +9,23 @@ pub(crate) fn after(duration: Duration) -> Instant {
     let now = Instant::now();
     // A duration too long to count is for ever; ten years are, for a connection.
     now.checked_add(duration).unwrap_or(now + Duration::from_hours(10 * 366 * 24))
+}
+
+/// Measures how long something takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stopwatch(std::time::Instant);
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    pub(crate) fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Seconds since 1970, for people and for dashboards: nothing is decided by them.
+pub(crate) fn seconds_since_1970() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

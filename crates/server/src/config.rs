@@ -3,11 +3,13 @@
 //! Flags win over the environment, the environment over the file, the file over defaults. What cannot work is refused
 //! here, with the place where it was said, before anything listens.
 
+mod admin;
 mod consume;
 mod error;
 mod file;
 mod layers;
 mod nearest;
+mod serve;
 mod settings;
 mod show;
 
@@ -17,14 +19,19 @@ use std::path::{Path, PathBuf};
 
 use onlyonce_http::Rules;
 
+pub use admin::AdminSection;
+pub(crate) use admin::AdminSettings;
 pub(crate) use consume::CONNECT_WITHIN;
 pub use consume::{ConsumeSection, ConsumeSettings, Mismatch, MissingId, ShortRetention};
 pub use error::ConfigError;
 pub use file::{
-    AdminSection, File, ForwardedMode, JwtSection, LogSection, ProxySection, StoreSection, SyncMode,
-    TlsSection, UpstreamHost, UpstreamHttp,
+    File, ForwardedMode, JwtSection, LogSection, ProxySection, StoreSection, SyncMode, TlsSection,
+    UpstreamHost, UpstreamHttp,
 };
 pub use layers::Origin;
+pub use serve::ServeSection;
+pub(crate) use serve::ServeSettings;
+pub(crate) use settings::DoorSettings;
 pub(crate) use settings::RedisSettings;
 pub(crate) use settings::UpstreamSettings;
 pub use settings::{Settings, StoreSettings, UpstreamUrl};
@@ -92,6 +99,7 @@ impl Config {
             ("tls", one.tls != other.tls),
             ("store", one.store != other.store),
             ("admin", one.admin != other.admin),
+            ("serve", one.serve != other.serve),
             ("jwt", one.jwt != other.jwt),
             ("log", one.log != other.log),
         ];

@@ -20,10 +20,15 @@ use onlyonce_inbox::{
     Consumer, ConsumerError, Counts, Handled, Handler, HandlerFuture, Source, SourceError, Work,
 };
 use onlyonce_sources::Options;
+use serde_json::json;
 
+use crate::admin::{AdminDoor, Also, Showing};
 use crate::config::{CONNECT_WITHIN, ConfigError, ConsumeSettings, Sources, UpstreamHttp, UpstreamUrl};
+use crate::listen::ListenAddress;
+use crate::metrics::Metrics;
+use crate::sidecar::{StartError, metrics};
 use crate::store::{self, OpenError, Tiers};
-use crate::sweep::sweep;
+use crate::sweep::sweep_and_count;
 use crate::upstream::{Connector, client, why_no_answer};
 use onlyonce_core::StoreError;
 
@@ -34,14 +39,17 @@ const IDLE: Duration = Duration::from_secs(4);
 /// The most of a handler's answer that is read. What it says beside its status is for logs only.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
+/// How long a source may take to say how many messages wait.
+const LAG_WITHIN: Duration = Duration::from_secs(2);
+
 /// A consumer that is ready to run.
-#[derive(Debug)]
 pub struct Bridge {
     consumer: Consumer,
     source: Arc<dyn Source>,
     tiers: Tiers,
     sweep_every: Duration,
     promise: String,
+    admin: Option<AdminDoor>,
 }
 
 impl Bridge {
@@ -54,10 +62,12 @@ impl Bridge {
         let settings = config.consume_settings()?;
         let poster = Poster::new(&settings).map_err(|error| ConfigError::field("consume.handler", error))?;
         let secret = store::secret(&settings.store)?;
-        let opened = store::open(&settings.store).await.map_err(|error| match error {
-            OpenError::Settings(error) => BridgeError::Config(error),
-            OpenError::Store(error) => BridgeError::Store(error),
-        })?;
+        let metrics = metrics(settings.admin.is_some())?;
+        let opened =
+            store::open_measured(&settings.store, metrics.as_ref()).await.map_err(|error| match error {
+                OpenError::Settings(error) => BridgeError::Config(error),
+                OpenError::Store(error) => BridgeError::Store(error),
+            })?;
         let options = Options::for_group(settings.name.clone());
         let source: Arc<dyn Source> = onlyonce_sources::open(&settings.source, &options).await?.into();
         let promise = promise::text(&settings, opened.store.durability(), opened.remark.as_deref(), &*source);
@@ -75,13 +85,35 @@ impl Bridge {
         if let Some(secret) = secret {
             builder = builder.secret(secret);
         }
+        if let Some(metrics) = &metrics {
+            builder = builder.observer(Arc::<Metrics>::clone(metrics));
+        }
+        let (consumer, tiers) = (builder.build().await?, opened.tiers);
+        let admin = match (&settings.admin, metrics) {
+            (Some(settings), Some(metrics)) => {
+                let ground = (consumer.engine().clone(), tiers.clone());
+                let said = json!({ "promise": promise });
+                let also = counting(consumer.counts(), Arc::clone(&source));
+                let opened =
+                    AdminDoor::open(settings, metrics, ground, Box::new(move || said.clone()), Some(also))
+                        .await;
+                let address = settings.door.listen.clone();
+                Some(opened.map_err(|source| StartError::Listen { address, source })?)
+            }
+            _ => None,
+        };
         let sweep_every = settings.store.sweep_every;
-        Ok(Self { consumer: builder.build().await?, source, tiers: opened.tiers, sweep_every, promise })
+        Ok(Self { consumer, source, tiers, sweep_every, promise, admin })
     }
 
     /// What is promised, in words.
     pub fn promise(&self) -> &str {
         &self.promise
+    }
+
+    /// Where the admin side listens, if there is one.
+    pub fn admin_address(&self) -> Option<&ListenAddress> {
+        self.admin.as_ref().map(AdminDoor::address)
     }
 
     /// What it does, in numbers.
@@ -96,15 +128,35 @@ impl Bridge {
 
     /// Handles messages until `stop` resolves, then drains.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> Result<(), BridgeError> {
-        let Self { consumer, tiers, sweep_every, .. } = self;
-        let sweeping = tokio::spawn(sweep(consumer.engine().clone(), sweep_every));
+        let Self { consumer, tiers, sweep_every, admin, .. } = self;
+        let metrics = admin.as_ref().map(AdminDoor::metrics);
+        let sweeping = tokio::spawn(sweep_and_count(consumer.engine().clone(), sweep_every, metrics));
+        let showing = Arc::new(Showing::begin(admin));
+        let stopping = Arc::clone(&showing);
+        let stop = async move {
+            stop.await;
+            stopping.not_ready();
+        };
         let ended = consumer.run(stop).await;
+        showing.end().await;
         // Waited for, so that the store is closed when this returns, and whoever opens it next finds it free.
         sweeping.abort();
         let _ = sweeping.await;
         tiers.log();
         Ok(ended?)
     }
+}
+
+/// Counts deliveries, and what waits for one, whenever figures are asked for.
+fn counting(counts: Arc<Counts>, source: Arc<dyn Source>) -> Also {
+    Box::new(move |metrics| {
+        let (counts, source) = (Arc::clone(&counts), Arc::clone(&source));
+        Box::pin(async move {
+            metrics.messages(&counts.now());
+            let lag = tokio::time::timeout(LAG_WITHIN, source.lag()).await;
+            metrics.waiting(lag.ok().and_then(Result::ok).flatten());
+        })
+    })
 }
 
 /// Posts messages to one URL. Each is sent once; whether again is for the record to say.
@@ -170,6 +222,8 @@ pub enum BridgeError {
     Source(SourceError),
     /// The consumer cannot start, or cannot go on.
     Consumer(ConsumerError),
+    /// The admin side cannot start.
+    Admin(StartError),
 }
 
 impl fmt::Display for BridgeError {
@@ -179,6 +233,7 @@ impl fmt::Display for BridgeError {
             Self::Store(_) => f.write_str("the store cannot be opened"),
             Self::Source(_) => f.write_str("the source cannot be opened"),
             Self::Consumer(error) => error.fmt(f),
+            Self::Admin(error) => error.fmt(f),
         }
     }
 }
@@ -190,6 +245,7 @@ impl Error for BridgeError {
             Self::Store(error) => Some(error),
             Self::Source(error) => Some(error),
             Self::Consumer(error) => error.source(),
+            Self::Admin(error) => error.source(),
         }
     }
 }
@@ -203,6 +259,12 @@ impl From<ConfigError> for BridgeError {
 impl From<SourceError> for BridgeError {
     fn from(error: SourceError) -> Self {
         Self::Source(error)
+    }
+}
+
+impl From<StartError> for BridgeError {
+    fn from(error: StartError) -> Self {
+        Self::Admin(error)
     }
 }
 

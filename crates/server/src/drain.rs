@@ -14,7 +14,7 @@ const LAST_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Ends everything. The door takes no more connections already. `hurry` ends the patience early.
 pub(crate) async fn drain(
-    door: &Door,
+    door: &Door<Front>,
     front: &Front,
     engine: &Engine,
     patience: Duration,

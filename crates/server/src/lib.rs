@@ -30,13 +30,17 @@ mod tokens;
 mod promise;
 mod sidecar;
 mod consume;
+mod claims;
 mod reload;
 mod drain;
 mod sweep;
+mod admin;
+mod metrics;
 mod logging;
 mod timer;
 mod clock;
 
+pub use claims::Claims;
 pub use consume::{Bridge, BridgeError};
 pub use listen::ListenAddress;
 pub use logging::start_logging;

@@ -4,13 +4,18 @@ mod address;
 mod connection;
 pub(crate) mod wire;
 
+use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use onlyonce_http::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
@@ -19,8 +24,8 @@ use tokio_util::task::TaskTracker;
 
 use self::address::{Accepted, Listener};
 use self::wire::Wire;
-use crate::config::Settings;
-use crate::stack::Front;
+use crate::body::OnItsWay;
+use crate::config::DoorSettings;
 
 pub use address::ListenAddress;
 pub(crate) use connection::{Connection, InHand};
@@ -28,34 +33,45 @@ pub(crate) use connection::{Connection, InHand};
 /// How long to wait after accepting failed: out of file descriptors, most likely, and those come back.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
-/// The side of the sidecar that clients see.
-pub(crate) struct Door {
+/// What answers the requests of connections.
+pub(crate) trait Answers: Clone + Send + Sync + 'static {
+    /// Answers those of one connection.
+    type Service: Service<Request<Incoming>, Response = Response<OnItsWay<Body>>, Error = Infallible, Future: Send>
+        + Send
+        + 'static;
+
+    /// What hyper calls for each request of `connection`.
+    fn serve(&self, connection: Arc<Connection>) -> Self::Service;
+}
+
+/// The side that clients see.
+pub(crate) struct Door<F> {
     /// Gone once no more connections are taken: those that knock then are refused, not left waiting.
     listener: Option<Listener>,
     address: ListenAddress,
     tls: Option<TlsAcceptor>,
-    serving: Serving,
+    serving: Serving<F>,
     cap: Arc<Semaphore>,
     connections: TaskTracker,
 }
 
 /// What serving one connection takes.
 #[derive(Clone)]
-struct Serving {
+struct Serving<F> {
     http: Arc<auto::Builder<TokioExecutor>>,
-    front: Front,
-    settings: Arc<Settings>,
+    front: F,
+    settings: Arc<DoorSettings>,
     /// Cancelled when connections are to end after what they are at.
     ending: CancellationToken,
     /// Cancelled when they are to end at once.
     cutting: CancellationToken,
 }
 
-impl Door {
+impl<F: Answers> Door<F> {
     pub(crate) async fn open(
-        settings: Arc<Settings>,
+        settings: DoorSettings,
         tls: Option<Arc<rustls::ServerConfig>>,
-        front: Front,
+        front: F,
     ) -> io::Result<Self> {
         let listener = Listener::bind(&settings.listen).await?;
         Ok(Self {
@@ -67,7 +83,7 @@ impl Door {
             serving: Serving {
                 http: Arc::new(http(&settings)),
                 front,
-                settings,
+                settings: Arc::new(settings),
                 ending: CancellationToken::new(),
                 cutting: CancellationToken::new(),
             },
@@ -128,7 +144,7 @@ impl Door {
     }
 }
 
-impl Serving {
+impl<F: Answers> Serving<F> {
     async fn connection<IO>(self, io: IO, peer: Option<std::net::IpAddr>, tls: Option<TlsAcceptor>)
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -178,7 +194,7 @@ impl Serving {
     }
 }
 
-fn http(settings: &Settings) -> auto::Builder<TokioExecutor> {
+fn http(settings: &DoorSettings) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -11,15 +12,17 @@ use onlyonce_http::rules::PrincipalRule;
 use onlyonce_http::{Acknowledging, Handle, OnceLayer, RulesError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::admin::{AdminDoor, PromiseInForce, Showing};
 use crate::authorise::AuthUrl;
 use crate::config::{Config, ConfigError, Settings, Sources, SyncMode};
 use crate::drain::drain;
 use crate::listen::{Door, ListenAddress};
+use crate::metrics::Metrics;
 use crate::promise::Promise;
 use crate::reload::{Reload, Watching};
 use crate::stack::Front;
 use crate::store::{self, OpenError, Opened, Replicated, Tiers};
-use crate::sweep::sweep;
+use crate::sweep::sweep_and_count;
 use crate::tls::{self, TlsError};
 use crate::tokens;
 use crate::upstream::{Pseudonym, Upstream};
@@ -31,7 +34,8 @@ pub struct Sidecar {
     tiers: Tiers,
     rules: Handle,
     front: Front,
-    door: Door,
+    door: Door<Front>,
+    admin: Option<AdminDoor>,
     promise: Arc<ArcSwap<Promise>>,
     reload: Reload,
 }
@@ -58,24 +62,33 @@ impl Sidecar {
         };
         let pseudonym = Pseudonym::random().map_err(StartError::System)?;
         let upstream = Upstream::new(&settings, pseudonym).map_err(StartError::Upstream)?;
+        let metrics = metrics(settings.admin.is_some())?;
         let Ground { engine, remark, tiers, replicated } =
-            Box::pin(ground(&config, &settings, store)).await?;
-        let acknowledging = replicated.map(|replicated| replicated.engines(&engine));
-        let layer = layer(&config, &settings, &engine, acknowledging)?;
+            Box::pin(ground(&config, &settings, store, metrics.as_ref())).await?;
+        let acknowledging = replicated.map(|replicated| replicated.engines(&engine.in_place()));
+        let layer = layer(&config, &settings, &engine, acknowledging, metrics.as_ref())?;
         let front = Front::new(&layer, upstream, &settings);
-        let door = Door::open(Arc::clone(&settings), tls, front.clone())
+        let door = Door::open(settings.door.clone(), tls, front.clone())
             .await
-            .map_err(|source| StartError::Listen { address: settings.listen.clone(), source })?;
+            .map_err(|source| StartError::Listen { address: settings.door.listen.clone(), source })?;
         let promise = Arc::new(ArcSwap::from_pointee(Promise::new(&config, engine.store().as_ref(), remark)));
+        let in_force = Arc::clone(&promise);
+        let in_force = Box::new(move || serde_json::to_value(&**in_force.load()).unwrap_or_default());
+        let admin = admin(&settings, metrics, (engine.clone(), tiers.clone()), in_force).await?;
         let rules = layer.handle();
         let reload =
             Reload::new(watching, sources, config, rules.clone(), engine.clone(), Arc::clone(&promise));
-        Ok(Self { settings, engine, tiers, rules, front, door, promise, reload })
+        Ok(Self { settings, engine, tiers, rules, front, door, admin, promise, reload })
     }
 
     /// Where it listens, with the port that was taken.
     pub const fn address(&self) -> &ListenAddress {
         self.door.address()
+    }
+
+    /// Where the admin side listens, if there is one.
+    pub fn admin_address(&self) -> Option<&ListenAddress> {
+        self.admin.as_ref().map(AdminDoor::address)
     }
 
     /// What is promised now; a reload may change it.
@@ -94,24 +107,10 @@ impl Sidecar {
     }
 
     /// Serves until the first signal, then drains; the second one ends the patience.
-    pub async fn run(self, mut signals: Signals) {
-        let (told, mut first) = tokio::sync::watch::channel(0_u8);
-        let mut second = first.clone();
-        let counting = async move {
-            loop {
-                signals.received().await;
-                told.send_modify(|count| *count = count.saturating_add(1));
-            }
-        };
-        let stop = async move {
-            drop(first.wait_for(|count| *count >= 1).await);
-        };
-        let hurry = async move {
-            drop(second.wait_for(|count| *count >= 2).await);
-        };
-        let serving = self.serve(stop, hurry);
+    pub async fn run(self, signals: Signals) {
+        let StopTwice { counting, stop, hurry } = StopTwice::of(signals);
         tokio::select! {
-            () = serving => {}
+            () = self.serve(stop, hurry) => {}
             () = counting => {}
         }
     }
@@ -122,13 +121,16 @@ impl Sidecar {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
-        let Self { settings, engine, tiers, front, mut door, reload, .. } = self;
-        let sweeping = tokio::spawn(sweep(engine.clone(), settings.store.sweep_every));
+        let Self { settings, engine, tiers, front, mut door, admin, reload, .. } = self;
+        let metrics = admin.as_ref().map(AdminDoor::metrics);
+        let sweeping = tokio::spawn(sweep_and_count(engine.clone(), settings.store.sweep_every, metrics));
         let reloading = tokio::spawn(reload.watch());
+        let showing = Showing::begin(admin);
         tokio::select! {
             () = door.accept() => {}
             () = stop => {}
         }
+        showing.not_ready();
         door.close();
         drain(&door, &front, &engine, settings.drain_within, hurry).await;
         // Waited for, so that the store is closed when this returns, and whoever opens it next finds it free.
@@ -136,6 +138,8 @@ impl Sidecar {
             task.abort();
             let _ = task.await;
         }
+        // ORDER: last, so that whoever asks while it ends is told that it does.
+        showing.end().await;
         tiers.log();
     }
 }
@@ -162,6 +166,33 @@ impl Signals {
     }
 }
 
+/// The first signal and the second, as long as `counting` is polled.
+pub(crate) struct StopTwice {
+    pub(crate) counting: Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub(crate) stop: Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub(crate) hurry: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl StopTwice {
+    pub(crate) fn of(mut signals: Signals) -> Self {
+        let (told, mut first) = tokio::sync::watch::channel(0_u8);
+        let mut second = first.clone();
+        let counting = async move {
+            loop {
+                signals.received().await;
+                told.send_modify(|count| *count = count.saturating_add(1));
+            }
+        };
+        let stop = async move {
+            drop(first.wait_for(|count| *count >= 1).await);
+        };
+        let hurry = async move {
+            drop(second.wait_for(|count| *count >= 2).await);
+        };
+        Self { counting: Box::pin(counting), stop: Box::pin(stop), hurry: Box::pin(hurry) }
+    }
+}
+
 /// What everything stands on.
 struct Ground {
     engine: Engine,
@@ -176,6 +207,7 @@ async fn ground(
     config: &Config,
     settings: &Settings,
     store: Option<Arc<dyn Store>>,
+    metrics: Option<&Arc<Metrics>>,
 ) -> Result<Ground, StartError> {
     if settings.store.sync == SyncMode::Outcome
         && config.rules().iter().any(|rules| rules.unknown != Some(onlyonce_http::rules::Unknown::Rerun))
@@ -187,7 +219,7 @@ async fn ground(
     let secret = store::secret(&settings.store)?;
     let opened = match store {
         Some(store) => Opened::alone(store, None),
-        None => store::open(&settings.store).await.map_err(|error| match error {
+        None => store::open_measured(&settings.store, metrics).await.map_err(|error| match error {
             OpenError::Settings(error) => StartError::Config(error),
             OpenError::Store(error) => StartError::Store { url: settings.store.url.clone(), source: error },
         })?,
@@ -198,7 +230,28 @@ async fn ground(
     if let Some(secret) = secret {
         builder = builder.secret(secret);
     }
+    if let Some(metrics) = metrics {
+        builder = builder.observer(Arc::<Metrics>::clone(metrics));
+    }
     Ok(Ground { engine: builder.build().await?, remark, tiers, replicated })
+}
+
+/// Figures, when somebody can read them.
+pub(crate) fn metrics(wanted: bool) -> Result<Option<Arc<Metrics>>, StartError> {
+    let metrics = wanted.then(Metrics::new).transpose().map_err(|error| StartError::System(error.into()))?;
+    Ok(metrics.map(Arc::new))
+}
+
+async fn admin(
+    settings: &Settings,
+    metrics: Option<Arc<Metrics>>,
+    ground: (Engine, Tiers),
+    promise: PromiseInForce,
+) -> Result<Option<AdminDoor>, StartError> {
+    let (Some(admin), Some(metrics)) = (&settings.admin, metrics) else { return Ok(None) };
+    let address = admin.door.listen.clone();
+    let opened = AdminDoor::open(admin, metrics, ground, promise, None).await;
+    opened.map(Some).map_err(|source| StartError::Listen { address, source })
 }
 
 fn layer(
@@ -206,8 +259,10 @@ fn layer(
     settings: &Settings,
     engine: &Engine,
     acknowledging: Option<Arc<dyn Acknowledging>>,
+    metrics: Option<&Arc<Metrics>>,
 ) -> Result<OnceLayer, StartError> {
-    let mut builder = OnceLayer::builder(engine.clone())
+    // In place: what waits for an answer is a connection, and the work is an exchange with the upstream.
+    let mut builder = OnceLayer::builder(engine.in_place())
         .defaults(config.merged.defaults.clone())
         .buffered_bytes_max(settings.buffered_bytes_max);
     for rules in &config.merged.route {
@@ -219,6 +274,9 @@ fn layer(
     if let Some(url) = &settings.auth_url {
         let auth = AuthUrl::new(url, settings).map_err(StartError::Upstream)?;
         builder = builder.before_replay(Arc::new(auth));
+    }
+    if let Some(metrics) = metrics {
+        builder = builder.observer(Arc::<Metrics>::clone(metrics));
     }
     if let Some(keys) = tokens::verifier(&config.merged.jwt)? {
         builder = builder.tokens(keys);
@@ -232,7 +290,7 @@ pub async fn check(sources: &Sources) -> Result<usize, StartError> {
     let settings = config.settings()?;
     check_principals(&config, &settings)?;
     let engine = Engine::builder(Arc::new(MemoryStore::default())).build().await?;
-    layer(&config, &settings, &engine, store::presumed(&settings.store, &engine))?;
+    layer(&config, &settings, &engine, store::presumed(&settings.store, &engine), None)?;
     Ok(config.merged.route.len())
 }
 

@@ -22,18 +22,20 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use onlyonce_core::Fence;
 use onlyonce_http::{Answered, Body, OnceLayer, OnceService};
-use tower::Service as _;
+use tower::{Layer as _, Service as _};
 
 use self::tunnel::Tunnels;
 use crate::body::{OnItsWay, Pace, Paced};
 use crate::config::Settings;
-use crate::listen::Connection;
+use crate::listen::{Answers, Connection};
 use crate::upstream::Upstream;
 
 /// Everything behind hyper. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Front {
-    once: OnceService<Upstream>,
+pub(crate) struct Front(Arc<Shared>);
+
+struct Shared {
+    layer: OnceLayer,
     upstream: Upstream,
     tunnels: Tunnels,
     pace: Pace,
@@ -41,26 +43,24 @@ pub(crate) struct Front {
 
 impl Front {
     pub(crate) fn new(layer: &OnceLayer, upstream: Upstream, settings: &Settings) -> Self {
-        Self {
-            once: tower::Layer::layer(layer, upstream.clone()),
+        Self(Arc::new(Shared {
+            layer: layer.clone(),
             upstream,
             tunnels: Tunnels::default(),
             pace: Pace { pause_max: settings.body_pause_max, within: Some(settings.body_within) },
-        }
-    }
-
-    /// What hyper calls for each request of `connection`.
-    pub(crate) fn serve(&self, connection: Arc<Connection>) -> FrontService {
-        FrontService { front: self.clone(), connection }
+        }))
     }
 
     /// Connections that have switched protocols are cut off.
     pub(crate) async fn cut_tunnels(&self) {
-        self.tunnels.cut().await;
+        self.0.tunnels.cut().await;
     }
+}
 
+impl Shared {
     async fn handle(
-        mut self,
+        self: Arc<Self>,
+        mut once: OnceService<Upstream>,
         request: Request<Incoming>,
         connection: Arc<Connection>,
     ) -> Result<Response<OnItsWay<Body>>, Infallible> {
@@ -78,8 +78,7 @@ impl Front {
         if let Some(identity) = peer::identity(&connection) {
             request.extensions_mut().insert(identity);
         }
-        request.extensions_mut().insert(connection);
-        let Ok(response) = self.once.call(request).await;
+        let Ok(response) = once.call(request).await;
         note(&response);
         Ok(response.map(|body| OnItsWay::new(body, in_hand)))
     }
@@ -98,10 +97,21 @@ fn note(response: &Response<Body>) {
     }
 }
 
+impl Answers for Front {
+    type Service = FrontService;
+
+    fn serve(&self, connection: Arc<Connection>) -> FrontService {
+        let once = self.0.layer.layer(self.0.upstream.for_client(Arc::clone(&connection)));
+        FrontService { front: self.clone(), once, connection }
+    }
+}
+
 /// The front, for one connection.
 #[derive(Clone)]
 pub(crate) struct FrontService {
     front: Front,
+    /// Knows the client, of whom the upstream is told.
+    once: OnceService<Upstream>,
     connection: Arc<Connection>,
 }
 
@@ -111,6 +121,7 @@ impl hyper::service::Service<Request<Incoming>> for FrontService {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        Box::pin(self.front.clone().handle(request, Arc::clone(&self.connection)))
+        let front = Arc::clone(&self.front.0);
+        Box::pin(front.handle(self.once.clone(), request, Arc::clone(&self.connection)))
     }
 }

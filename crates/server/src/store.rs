@@ -16,6 +16,7 @@ use onlyonce_store_postgres::{OpenErrorKind, PostgresStore};
 use onlyonce_store_redis::{RedisStore, RedisTier};
 
 use crate::config::{ConfigError, RedisSettings, StoreSettings, SyncMode};
+use crate::metrics::{Metrics, Timed};
 
 pub(crate) use acknowledged::{Replicated, presumed};
 
@@ -60,10 +61,17 @@ impl<S: Store> From<S> for Opened {
 }
 
 /// What stands in front of the store.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Tiers(Vec<(&'static str, Arc<Tiered>)>);
 
 impl Tiers {
+    /// Counts the same for whoever reads figures.
+    pub(crate) fn count(&self, metrics: &Metrics) {
+        for (tier, tiered) in &self.0 {
+            metrics.tier(tier, tiered.figures());
+        }
+    }
+
     /// Says how much each of them was good for.
     pub(crate) fn log(&self) {
         for (tier, tiered) in &self.0 {
@@ -75,7 +83,18 @@ impl Tiers {
 
 /// Opens the store that `settings` name, with the tiers in front of it.
 pub(crate) async fn open(settings: &StoreSettings) -> Result<Opened, OpenError> {
+    open_measured(settings, None).await
+}
+
+/// The same, and measures how long the store behind the tiers takes.
+pub(crate) async fn open_measured(
+    settings: &StoreSettings,
+    metrics: Option<&Arc<Metrics>>,
+) -> Result<Opened, OpenError> {
     let mut opened = Box::pin(authority(settings)).await?;
+    if let Some(metrics) = metrics {
+        opened.store = Arc::new(Timed::new(opened.store, Arc::clone(metrics)));
+    }
     if let Some(url) = &settings.fast_tier {
         let tier = RedisTier::connect(url, &onlyonce_store_redis::Options::default()).await;
         let tier = tier.map_err(|error| match error.kind() {
@@ -184,7 +203,7 @@ pub(crate) fn secret(settings: &StoreSettings) -> Result<Option<Secret>, ConfigE
     Ok(Some(Secret::new(*bytes.as_bytes())))
 }
 
-fn refuse_readable_by_all(path: &Path) -> Result<(), String> {
+pub(crate) fn refuse_readable_by_all(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt as _;
 
     let mode = fs::metadata(path).map_err(|error| error.to_string())?.permissions().mode();

@@ -18,7 +18,12 @@ pub(crate) struct Timer {
 impl Timer {
     /// Is over after `duration` from now.
     pub(crate) fn set(&mut self, duration: Duration) {
-        self.deadline = Some(clock::after(duration));
+        self.set_until(clock::after(duration));
+    }
+
+    /// Is over at `deadline`.
+    pub(crate) fn set_until(&mut self, deadline: Instant) {
+        self.deadline = Some(deadline);
     }
 
     pub(crate) fn clear(&mut self) {

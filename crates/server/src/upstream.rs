@@ -32,7 +32,7 @@ use crate::config::{ForwardedMode, Settings, UpstreamHost, UpstreamHttp, Upstrea
 use crate::listen::Connection;
 use crate::tls::{self, Offer};
 
-use self::pool::Pool;
+use self::pool::{Failure, Pool};
 
 pub(crate) use connect::Connector;
 pub(crate) use refuse::refuse;
@@ -46,7 +46,11 @@ type UpstreamBody = Either<pool::Answer, Incoming>;
 
 /// The protected service. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Upstream(Arc<Shared>);
+pub(crate) struct Upstream {
+    shared: Arc<Shared>,
+    /// Whose requests are sent.
+    client: Option<Arc<Connection>>,
+}
 
 struct Shared {
     /// Where only HTTP/1 is spoken, which is the usual case and the fast one.
@@ -71,7 +75,7 @@ impl Upstream {
         let connector =
             connector(&upstream.url, upstream.http, upstream.ca.as_deref(), upstream.connect_within)?;
         let pool = speaks_only_http1(upstream).then(|| Pool::new(connector.clone(), upstream.idle));
-        Ok(Self(Arc::new(Shared {
+        let shared = Shared {
             pool,
             client: client_over(connector, upstream.http, upstream.idle),
             url: upstream.url.clone(),
@@ -81,12 +85,18 @@ impl Upstream {
             pseudonym,
             within: upstream.within,
             pause_max: upstream.pause_max,
-        })))
+        };
+        Ok(Self { shared: Arc::new(shared), client: None })
+    }
+
+    /// The same for the requests of one client.
+    pub(crate) fn for_client(&self, client: Arc<Connection>) -> Self {
+        Self { client: Some(client), ..self.clone() }
     }
 
     /// Whether this process has seen the request before.
     pub(crate) fn has_seen(&self, request: &Request<impl Sized>) -> bool {
-        self.0.pseudonym.has_seen(request.headers())
+        self.shared.pseudonym.has_seen(request.headers())
     }
 
     /// Sends a request to switch to `protocol`. The answer still has its upgrade when it is 101.
@@ -95,39 +105,43 @@ impl Upstream {
         request: Request<Body>,
         protocol: HeaderValue,
     ) -> Result<Response<Incoming>, Box<Response<AnswerBody>>> {
-        let shared = &*self.0;
-        let request = shared.prepare(request, Some(protocol))?;
+        let shared = &*self.shared;
+        let request = shared.prepare(request, self.client.as_deref(), Some(protocol))?;
         match tokio::time::timeout(shared.within, shared.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(Box::new(no_answer(sent_nothing(&error), &error))),
-            Err(_) => Err(Box::new(refuse::dispatch(Dispatch::TimedOut, "no answer began in time"))),
+            Err(_) => Err(Box::new(timed_out())),
         }
     }
 
     /// What a client may see of an answer.
     pub(crate) fn answer(&self, response: Response<Incoming>) -> Response<AnswerBody> {
-        self.0.answer(response.map(Either::Right))
+        self.shared.answer(response.map(Either::Right))
     }
 }
 
 impl Shared {
     /// Sends the request, once.
     async fn dispatch(self: Arc<Self>, request: Request<Body>) -> Result<Response<AnswerBody>, Infallible> {
-        let answering = async {
-            match &self.pool {
-                Some(pool) => match pool.send(request).await {
-                    Ok(response) => self.answer(response.map(Either::Left)),
-                    Err(failure) => no_answer(failure.sent_nothing(), &failure),
-                },
-                None => match self.client.request(request).await {
-                    Ok(response) => self.answer(response.map(Either::Right)),
-                    Err(error) => no_answer(sent_nothing(&error), &error),
-                },
+        let Some(pool) = &self.pool else { return Ok(self.dispatch_by_client(request).await) };
+        Ok(match pool.send(request, self.within).await {
+            Ok(response) => self.answer(response.map(Either::Left)),
+            Err(Failure::TimedOut) => timed_out(),
+            Err(failure) => no_answer(failure.sent_nothing(), &failure),
+        })
+    }
+
+    // Boxed: it is the other way, and every request of the usual one would carry its room.
+    fn dispatch_by_client(
+        &self,
+        request: Request<Body>,
+    ) -> Pin<Box<dyn Future<Output = Response<AnswerBody>> + Send + '_>> {
+        Box::pin(async move {
+            match tokio::time::timeout(self.within, self.client.request(request)).await {
+                Ok(Ok(response)) => self.answer(response.map(Either::Right)),
+                Ok(Err(error)) => no_answer(sent_nothing(&error), &error),
+                Err(_) => timed_out(),
             }
-        };
-        Ok(match tokio::time::timeout(self.within, answering).await {
-            Ok(response) => response,
-            Err(_) => refuse::dispatch(Dispatch::TimedOut, "no answer began in time"),
         })
     }
 
@@ -135,6 +149,7 @@ impl Shared {
     fn prepare(
         &self,
         request: Request<Body>,
+        client: Option<&Connection>,
         upgrade: Option<HeaderValue>,
     ) -> Result<Request<Body>, Box<Response<AnswerBody>>> {
         let (mut parts, body) = request.into_parts();
@@ -154,8 +169,8 @@ impl Shared {
         {
             parts.headers.insert(HOST, host);
         }
-        if let Some(connection) = parts.extensions.remove::<Arc<Connection>>() {
-            via::forward(&mut parts.headers, self.forwarded, &connection);
+        if let Some(client) = client {
+            via::forward(&mut parts.headers, self.forwarded, client);
         }
         self.pseudonym.sign(&mut parts.headers, version);
         if !self.keeps_host || !parts.headers.contains_key(HOST) {
@@ -207,8 +222,8 @@ impl tower::Service<Request<Body>> for Upstream {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        match self.0.prepare(request, None) {
-            Ok(request) => Box::pin(Arc::clone(&self.0).dispatch(request)),
+        match self.shared.prepare(request, self.client.as_deref(), None) {
+            Ok(request) => Box::pin(Arc::clone(&self.shared).dispatch(request)),
             Err(response) => Box::pin(std::future::ready(Ok(*response))),
         }
     }
@@ -273,6 +288,10 @@ fn sent_nothing(error: &Error) -> bool {
 /// Whether it was the request's own body that broke off: the client's doing, and nothing to blame the upstream for.
 fn is_broken_off(error: &dyn std::error::Error) -> bool {
     error.source().and_then(|source| source.downcast_ref::<hyper::Error>()).is_some_and(hyper::Error::is_user)
+}
+
+fn timed_out() -> Response<AnswerBody> {
+    refuse::dispatch(Dispatch::TimedOut, "no answer began in time")
 }
 
 fn no_answer(sent_nothing: bool, error: &dyn std::error::Error) -> Response<AnswerBody> {

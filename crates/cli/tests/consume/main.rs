@@ -4,7 +4,8 @@
 mod handler;
 
 use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ fn onlyonce(args: &[&str]) -> Command {
 struct Consuming {
     child: Child,
     stdout: BufReader<ChildStdout>,
+    admin: SocketAddr,
 }
 
 impl Consuming {
@@ -32,6 +34,7 @@ impl Consuming {
         let source = format!("redis-stream://127.0.0.1:{}/orders?idle_seconds=1", server.port());
         let args = ["consume", "--source", &source, "--handler", &handler.url(), "--store", store];
         let mut child = onlyonce(&args)
+            .args(["--admin", "127.0.0.1:0"])
             .env("ONLYONCE_CONSUME_RETRY_AFTER", "10ms")
             .env("ONLYONCE_CONSUME_ATTEMPTS_MAX", "3")
             .env("ONLYONCE_CONSUME_LEASE", "5s")
@@ -45,7 +48,19 @@ impl Consuming {
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
         assert_eq!(line.trim(), "consuming", "it did not start");
-        Self { child, stdout }
+        line.clear();
+        stdout.read_line(&mut line).unwrap();
+        let admin = line.trim().strip_prefix("admin on ").unwrap().parse().unwrap();
+        Self { child, stdout, admin }
+    }
+
+    /// What Prometheus would read.
+    fn figures(&self) -> String {
+        let mut stream = TcpStream::connect(self.admin).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
     }
 
     fn kill(mut self) {
@@ -108,6 +123,16 @@ fn each_message_is_handled_once_and_what_cannot_be_is_kept() {
     publish(&server, "failed-2", "always fail");
     let consuming = Consuming::start(&server, &handler, "memory:");
     wait_until_settled(&server);
+    let figures = consuming.figures();
+    for line in [
+        "onlyonce_messages_total{fate=\"done\"} 2",
+        "onlyonce_messages_total{fate=\"duplicate\"} 2",
+        "onlyonce_messages_total{fate=\"dead-lettered\"} 2",
+        "onlyonce_messages_waiting 0",
+        "onlyonce_claims_total{answer=\"replayed\"} 2",
+    ] {
+        assert!(figures.lines().any(|written| written == line), "{line} is not in\n{figures}");
+    }
     let promise = consuming.stop();
     assert!(promise.contains("3 attempts, then to the dead letters"), "{promise}");
     let seen = by_key(handler.seen());

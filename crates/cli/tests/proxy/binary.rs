@@ -6,7 +6,7 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// Longer than anything that works takes on a loaded machine; what hangs fails.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// `onlyonce` with these arguments, in an environment without settings of ours.
 pub(crate) fn onlyonce(args: &[&str]) -> Command {
@@ -30,9 +30,15 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Starts it on a free port; `args` follow.
     pub(crate) fn start(args: &[&str]) -> Self {
+        Self::start_with(args, &[])
+    }
+
+    /// The same with settings from the environment.
+    pub(crate) fn start_with(args: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = onlyonce(&["proxy", "--listen", "127.0.0.1:0"]);
         let mut child = command
             .args(args)
+            .envs(environment.iter().copied())
             // A loaded disk is no failed store, and a client that is not scheduled is not an idle one.
             .env("ONLYONCE_STORE_ANSWER_WITHIN", "30s")
             .env("ONLYONCE_PROXY_FIRST_BYTE_WITHIN", "2m")
@@ -67,6 +73,13 @@ impl Proxy {
             line.clear();
             assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "it ended without saying {text}");
         }
+    }
+
+    /// What follows `start` in the line that it writes to its output next.
+    pub(crate) fn wait_for_line(&mut self, start: &str) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim().strip_prefix(start).unwrap_or_else(|| panic!("{line} is not {start}")).to_owned()
     }
 
     /// Waits for its end: how it ended, and what it wrote.

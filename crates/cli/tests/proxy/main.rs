@@ -6,6 +6,7 @@ mod binary;
 mod tools;
 mod upstream;
 
+mod admin;
 mod command;
 mod crash;
 mod shared;

@@ -11,6 +11,7 @@ use onlyonce_inbox::consumer::message_policy;
 use onlyonce_inbox::{Backoff, IdRule, IdRules, OnMismatch, OnMissingId, OnShortRetention};
 use serde::{Deserialize, Serialize};
 
+use super::admin::AdminSettings;
 use super::settings::{needed, span, store};
 use super::{Config, ConfigError, StoreSettings, SyncMode, UpstreamUrl};
 
@@ -110,6 +111,7 @@ pub struct ConsumeSettings {
     pub(crate) policy: Policy,
     pub(crate) drain_within: Duration,
     pub(crate) store: StoreSettings,
+    pub(crate) admin: Option<AdminSettings>,
 }
 
 /// The lowest layer.
@@ -180,6 +182,7 @@ impl Config {
             policy,
             drain_within: section.drain_within.map_or(Duration::ZERO, Span::get),
             store,
+            admin: self.admin_settings()?,
         })
     }
 }

@@ -7,7 +7,9 @@ use onlyonce_http::Rules;
 use onlyonce_http::rules::Span;
 use serde::{Deserialize, Serialize};
 
+use super::admin::AdminSection;
 use super::consume::ConsumeSection;
+use super::serve::ServeSection;
 use crate::listen::ListenAddress;
 
 /// What can be configured. Nothing is set until somebody sets it.
@@ -22,6 +24,8 @@ pub struct File {
     pub store: StoreSection,
     /// Where messages come from and where they go.
     pub consume: ConsumeSection,
+    /// The claims API.
+    pub serve: ServeSection,
     /// The operators' side.
     pub admin: AdminSection,
     /// How bearer tokens are verified, for `principal = "jwt:CLAIM"`.
@@ -186,16 +190,6 @@ pub enum SyncMode {
     Outcome,
     /// Nothing is synced.
     None,
-}
-
-/// `[admin]`
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct AdminSection {
-    /// Where health, metrics and the dashboard are. Not in this build.
-    pub listen: Option<ListenAddress>,
-    /// Who may ask, off loopback.
-    pub token: Option<String>,
 }
 
 /// `[jwt]`

@@ -8,6 +8,7 @@ use http::Uri;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use onlyonce_http::rules::Span;
 
+use super::admin::AdminSettings;
 use super::error::ConfigError;
 use super::file::{
     File, ForwardedMode, LogSection, ProxySection, StoreSection, SyncMode, TlsSection, UpstreamHost,
@@ -26,12 +27,9 @@ const REQUEST_BYTES_MAX: u64 = 2 << 20;
 /// What a sidecar needs to know beyond its rules.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    pub(crate) listen: ListenAddress,
+    pub(crate) door: DoorSettings,
     pub(crate) tls: Option<TlsFiles>,
-    pub(crate) connections_max: usize,
     pub(crate) buffered_bytes_max: u64,
-    pub(crate) head: HeadLimits,
-    pub(crate) patience: Patience,
     pub(crate) body_within: Duration,
     pub(crate) body_pause_max: Duration,
     pub(crate) drain_within: Duration,
@@ -39,6 +37,16 @@ pub struct Settings {
     pub(crate) auth_url: Option<UpstreamUrl>,
     pub(crate) upstream: UpstreamSettings,
     pub(crate) store: StoreSettings,
+    pub(crate) admin: Option<AdminSettings>,
+}
+
+/// How connections are taken.
+#[derive(Debug, Clone)]
+pub(crate) struct DoorSettings {
+    pub(crate) listen: ListenAddress,
+    pub(crate) connections_max: usize,
+    pub(crate) head: HeadLimits,
+    pub(crate) patience: Patience,
 }
 
 /// The files of the listener's TLS.
@@ -185,6 +193,7 @@ pub(super) fn defaults() -> File {
             ..StoreSection::default()
         },
         consume: super::consume::defaults(),
+        serve: super::serve::defaults(),
         log: LogSection { json: Some(false), filter: Some("info".to_owned()) },
         ..File::default()
     }
@@ -193,7 +202,6 @@ pub(super) fn defaults() -> File {
 impl Config {
     /// Checks everything, and fills in what nobody said.
     pub fn settings(&self) -> Result<Settings, ConfigError> {
-        self.refuse_what_comes_later()?;
         if self.merged.defaults.path.is_some() {
             return Err(ConfigError::field(
                 "defaults.path",
@@ -201,21 +209,11 @@ impl Config {
             ));
         }
         let proxy = &self.merged.proxy;
+        let listen = needed("proxy.listen", proxy.listen.clone())?;
         let mut settings = Settings {
-            listen: needed("proxy.listen", proxy.listen.clone())?,
+            door: door(proxy, listen, at_least_one("proxy.connections_max", proxy.connections_max)?)?,
             tls: tls(&self.merged.tls)?,
-            connections_max: at_least_one("proxy.connections_max", proxy.connections_max)?,
             buffered_bytes_max: self.buffered_bytes_max()?,
-            head: HeadLimits {
-                bytes_max: at_least_one("proxy.head_bytes_max", proxy.head_bytes_max)?,
-                fields_max: at_least_one("proxy.fields_max", proxy.fields_max)?,
-            },
-            patience: Patience {
-                first_byte: span("proxy.first_byte_within", proxy.first_byte_within)?,
-                head: span("proxy.head_within", proxy.head_within)?,
-                idle: span("proxy.idle_within", proxy.idle_within)?,
-                write: span("proxy.write_pause_max", proxy.write_pause_max)?,
-            },
             body_within: span("proxy.body_within", proxy.body_within)?,
             body_pause_max: span("proxy.body_pause_max", proxy.body_pause_max)?,
             drain_within: proxy.drain_within.map_or(Duration::ZERO, Span::get),
@@ -227,6 +225,7 @@ impl Config {
                 .transpose()?,
             upstream: upstream(proxy)?,
             store: store(&self.merged.store)?,
+            admin: self.admin_settings()?,
         };
         self.check_upstream_time(&settings)?;
         let leases = self.rules().into_iter().filter_map(|rules| rules.lease);
@@ -256,14 +255,6 @@ impl Config {
         self.merged.log.clone()
     }
 
-    /// A setting that does nothing yet is refused: silence would be taken for consent.
-    fn refuse_what_comes_later(&self) -> Result<(), ConfigError> {
-        if self.merged.admin.listen.is_some() || self.merged.admin.token.is_some() {
-            return Err(ConfigError::field("admin", "the admin side is not in this build (issue 8)"));
-        }
-        Ok(())
-    }
-
     /// The upstream must be given up before the execution is: else nobody would say why.
     fn check_upstream_time(&self, settings: &Settings) -> Result<(), ConfigError> {
         let upstream = &settings.upstream;
@@ -283,7 +274,29 @@ pub(super) fn needed<T>(field: &str, value: Option<T>) -> Result<T, ConfigError>
     value.ok_or_else(|| ConfigError::field(field, "is not set"))
 }
 
-fn at_least_one(field: &str, value: Option<usize>) -> Result<usize, ConfigError> {
+/// How connections to `listen` are taken; those of every door keep to the same limits.
+pub(super) fn door(
+    proxy: &ProxySection,
+    listen: ListenAddress,
+    connections_max: usize,
+) -> Result<DoorSettings, ConfigError> {
+    Ok(DoorSettings {
+        listen,
+        connections_max,
+        head: HeadLimits {
+            bytes_max: at_least_one("proxy.head_bytes_max", proxy.head_bytes_max)?,
+            fields_max: at_least_one("proxy.fields_max", proxy.fields_max)?,
+        },
+        patience: Patience {
+            first_byte: span("proxy.first_byte_within", proxy.first_byte_within)?,
+            head: span("proxy.head_within", proxy.head_within)?,
+            idle: span("proxy.idle_within", proxy.idle_within)?,
+            write: span("proxy.write_pause_max", proxy.write_pause_max)?,
+        },
+    })
+}
+
+pub(super) fn at_least_one(field: &str, value: Option<usize>) -> Result<usize, ConfigError> {
     match needed(field, value)? {
         0 => Err(ConfigError::field(field, "is zero: nothing could ever be served")),
         value => Ok(value),
@@ -297,7 +310,7 @@ pub(super) fn span(field: &str, value: Option<Span>) -> Result<Duration, ConfigE
     }
 }
 
-fn tls(section: &TlsSection) -> Result<Option<TlsFiles>, ConfigError> {
+pub(super) fn tls(section: &TlsSection) -> Result<Option<TlsFiles>, ConfigError> {
     match (section.certificate.clone(), section.key.clone()) {
         (Some(certificate), Some(key)) => {
             Ok(Some(TlsFiles { certificate, key, client_ca: section.client_ca.clone() }))

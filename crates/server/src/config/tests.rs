@@ -94,7 +94,7 @@ fn flags_win_over_the_environment_over_the_file_over_defaults() {
     let config = sources.read().unwrap();
     let settings = config.settings().unwrap();
     assert_eq!(settings.upstream.url.authority, "127.0.0.1:5000");
-    assert_eq!((settings.store.url.as_str(), settings.connections_max), ("memory:", 7));
+    assert_eq!((settings.store.url.as_str(), settings.door.connections_max), ("memory:", 7));
     let defaults = config.rules().pop().unwrap();
     assert_eq!((defaults.lease, defaults.required), (Some(Span::from_secs(5)), Some(true)));
     assert_eq!(defaults.methods, Some(vec!["POST".into(), "PUT".into()]));
@@ -139,7 +139,9 @@ fn what_cannot_work_is_refused_with_its_name() {
         (&format!("{good}[store]\ncache = \"redis://a\""), "only a postgres:// store"),
         (&format!("{good}[store]\nredis_prefix = \"a\""), "Redis store only"),
         (&format!("{good}[store]\nallow_eviction = false"), "store.allow_eviction"),
-        (&format!("{good}[admin]\nlisten = \"127.0.0.1:0\""), "issue 8"),
+        (&format!("{good}[admin]\nlisten = \"0.0.0.0:0\""), "set admin.token too"),
+        (&format!("{good}[admin]\nlisten = \"127.0.0.1:0\"\ntoken = \"short\""), "shorter than 16"),
+        (&format!("{good}[admin]\ntoken = \"0123456789abcdef\""), "admin.listen is not"),
     ] {
         let error = read(text).unwrap().settings().unwrap_err().to_string();
         assert!(error.contains(expected), "{text:?} should be told {expected:?}, was told: {error}");
@@ -171,7 +173,7 @@ fn every_field_of_every_section_is_documented() {
         let text = format!("[{section}]\nno_such_field_at_all_anywhere = 1");
         toml::from_str::<File>(&text).unwrap_err().message().to_owned()
     };
-    for section in ["proxy", "tls", "store", "admin", "jwt", "log", "defaults"] {
+    for section in ["proxy", "tls", "store", "serve", "admin", "jwt", "log", "defaults"] {
         let message = error(section);
         let names: Vec<_> = message.split('`').skip(3).step_by(2).collect();
         assert!(!names.is_empty(), "{message}");

@@ -46,8 +46,8 @@ impl Tunnels {
         pace: Pace,
     ) -> Response<OnItsWay<Body>> {
         let client = hyper::upgrade::on(&mut request);
-        let mut request = request.map(|body| Body::new(Paced::new(body, pace)));
-        request.extensions_mut().insert(Arc::clone(&connection));
+        let request = request.map(|body| Body::new(Paced::new(body, pace)));
+        let upstream = upstream.for_client(Arc::clone(&connection));
         let mut response = match upstream.send_upgrade(request, protocol).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => response,
             Ok(response) => return plain(upstream.answer(response), in_hand),

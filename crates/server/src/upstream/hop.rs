@@ -1,18 +1,18 @@
 //! Header fields that belong to one hop and go no further (RFC 9110 §7.6.1).
 
 use http::HeaderMap;
-use http::header::{CONNECTION, EXPECT, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, EXPECT, HeaderName, TE, TRAILER, UPGRADE};
 
 /// Fields of a hop whether or not `Connection` names them.
-const HOP_BY_HOP: [HeaderName; 8] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    HeaderName::from_static("proxy-authenticate"),
-    HeaderName::from_static("proxy-authorization"),
-    HeaderName::from_static("http2-settings"),
-    TRANSFER_ENCODING,
-    UPGRADE,
+const HOP_BY_HOP: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "http2-settings",
+    "transfer-encoding",
+    "upgrade",
 ];
 
 /// What we add is not a client's to strike out by naming it in `Connection`.
@@ -20,6 +20,9 @@ const OURS: &str = "onlyonce-";
 
 /// Removes what was meant for us from a request.
 pub(crate) fn strip_request(headers: &mut HeaderMap) {
+    if !headers.keys().any(|name| is_of_the_hop(name) || *name == EXPECT) {
+        return;
+    }
     let takes_trailers = tokens(headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers"));
     strip(headers);
     // hyper has told the client to go on by itself.
@@ -32,8 +35,16 @@ pub(crate) fn strip_request(headers: &mut HeaderMap) {
 
 /// Removes what was meant for us from an answer.
 pub(crate) fn strip_response(headers: &mut HeaderMap) {
-    strip(headers);
-    headers.remove(TE);
+    if headers.keys().any(is_of_the_hop) {
+        strip(headers);
+        headers.remove(TE);
+    }
+}
+
+/// Whether there is anything to strip. Most heads have nothing, and one look at each of their names costs less than a
+/// search for each of ours.
+fn is_of_the_hop(name: &HeaderName) -> bool {
+    *name == TE || HOP_BY_HOP.contains(&name.as_str())
 }
 
 fn strip(headers: &mut HeaderMap) {

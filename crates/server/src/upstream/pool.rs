@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::connect::{Connector, Stream};
 use crate::clock;
+use crate::timer::Timer;
 
 /// How often connections that wait are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -52,6 +53,8 @@ struct Waiting {
 pub(crate) enum Failure {
     /// There is no connection.
     Connect(std::io::Error),
+    /// No answer began in time. The request may have been sent.
+    TimedOut,
     /// The request was handed back before its first byte was written.
     Unwritten(hyper::Error),
     /// It may have been sent.
@@ -69,6 +72,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Connect(_) => "no connection",
+            Self::TimedOut => "no answer began in time",
             Self::Unwritten(_) => "the connection ended before the request was written",
             Self::Broken(_) => "the connection failed",
         })
@@ -79,6 +83,7 @@ impl std::error::Error for Failure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Connect(error) => Some(error),
+            Self::TimedOut => None,
             Self::Unwritten(error) | Self::Broken(error) => Some(error),
         }
     }
@@ -90,13 +95,21 @@ impl Pool {
     }
 
     /// Sends the request, once. A connection that turns out to be closed before the first byte is replaced.
-    pub(crate) async fn send(&self, mut request: Request<Body>) -> Result<Response<Answer>, Failure> {
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Body>,
+        within: Duration,
+    ) -> Result<Response<Answer>, Failure> {
+        let until = clock::after(within);
         loop {
             let (mut line, has_waited) = match self.0.take() {
                 Some(line) => (line, true),
-                None => (self.connect().await?, false),
+                None => (self.connect(until).await?, false),
             };
-            match line.exchange(request).await {
+            let Some(exchanged) = line.exchange(request, until).await else {
+                return Err(Failure::TimedOut);
+            };
+            match exchanged {
                 Ok(response) => {
                     let (parts, body) = response.into_parts();
                     let mut answer = Answer { body, line: Some(line), pool: self.clone() };
@@ -119,12 +132,13 @@ impl Pool {
     }
 
     // Boxed: it is seldom needed, and every request would carry its room.
-    fn connect(&self) -> Pin<Box<dyn Future<Output = Result<Box<Line>, Failure>> + Send>> {
+    fn connect(&self, until: Instant) -> Pin<Box<dyn Future<Output = Result<Box<Line>, Failure>> + Send>> {
         let connector = self.0.connector.clone();
         Box::pin(async move {
-            let stream = connector.connect().await.map_err(Failure::Connect)?;
+            let connecting = tokio::time::timeout_at(until, connector.connect()).await;
+            let stream = connecting.map_err(|_| Failure::TimedOut)?.map_err(Failure::Connect)?;
             let (sender, connection) = http1::handshake(stream).await.map_err(Failure::Unwritten)?;
-            Ok(Box::new(Line { sender, connection: Some(connection) }))
+            Ok(Box::new(Line { sender, connection: Some(connection), patience: Timer::default() }))
         })
     }
 }
@@ -186,6 +200,8 @@ struct Line {
     sender: SendRequest<Body>,
     /// `None` once it has ended.
     connection: Option<http1::Connection<Stream, Body>>,
+    /// How long an answer is waited for. Here, so that one entry in the runtime's timer serves many requests.
+    patience: Timer,
 }
 
 impl Line {
@@ -203,16 +219,23 @@ impl Line {
         self.connection.is_some()
     }
 
+    /// `None` when no answer has begun in time.
     async fn exchange(
         &mut self,
         request: Request<Body>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
+        until: Instant,
+    ) -> Option<Result<Response<Incoming>, TrySendError<Request<Body>>>> {
+        self.patience.set_until(until);
         // Unconstrained: it would else be told to come again later, by a waker that is nobody's.
         let mut answer = pin!(unconstrained(self.sender.try_send_request(request)));
         poll_fn(|cx| {
             self.drive(cx);
             // The answer comes only out of the connection, which was just asked: nobody else needs to wake us.
-            answer.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                Poll::Pending if self.patience.is_over(cx) => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
         })
         .await
     }

@@ -64,10 +64,10 @@ async fn a_connection_is_used_again_however_the_answer_ends() {
         stream
     };
     let asking = async {
-        assert_eq!(whole(pool.send(request()).await).await, "ok");
-        assert_eq!(whole(pool.send(request()).await).await, "ok");
-        assert_eq!(whole(pool.send(request()).await).await, "");
-        assert_eq!(whole(pool.send(request()).await).await, "last");
+        assert_eq!(whole(pool.send(request(), WITHIN).await).await, "ok");
+        assert_eq!(whole(pool.send(request(), WITHIN).await).await, "ok");
+        assert_eq!(whole(pool.send(request(), WITHIN).await).await, "");
+        assert_eq!(whole(pool.send(request(), WITHIN).await).await, "last");
         assert_eq!(waiting(&pool), 1);
     };
     let ((), _open) = tokio::join!(asking, serving);
@@ -83,7 +83,7 @@ async fn what_was_not_read_to_its_end_is_not_used_again() {
         assert_eq!(stream.read(&mut [0; 8]).await.unwrap_or(0), 0);
     };
     let asking = async {
-        let response = pool.send(request()).await.unwrap();
+        let response = pool.send(request(), WITHIN).await.unwrap();
         drop(response);
         assert_eq!(waiting(&pool), 0);
     };
@@ -105,12 +105,12 @@ async fn a_connection_that_was_closed_while_it_waited_is_replaced_and_nothing_is
         assert_eq!(rest, b"");
     };
     let asking = async {
-        assert_eq!(whole(pool.send(request()).await).await, "ok");
+        assert_eq!(whole(pool.send(request(), WITHIN).await).await, "ok");
         // The end of the connection has arrived once it can be seen: only then is the next request sent.
         while pool.0.look() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(whole(pool.send(request()).await).await, "again");
+        assert_eq!(whole(pool.send(request(), WITHIN).await).await, "again");
     };
     tokio::join!(asking, serving);
 }
@@ -128,12 +128,12 @@ async fn the_end_of_a_connection_is_seen_before_anything_is_written_to_it() {
         answer(&mut second, "200 OK\r\nContent-Length: 5", "again").await;
     };
     let asking = async {
-        assert_eq!(whole(pool.send(request()).await).await, "ok");
+        assert_eq!(whole(pool.send(request(), WITHIN).await).await, "ok");
         let line = pool.0.take().unwrap();
         close.send(()).unwrap();
         // Nobody looks after it meanwhile: it is the request itself that finds out.
         pool.0.put(ended(line).await);
-        assert_eq!(whole(pool.send(request()).await).await, "again");
+        assert_eq!(whole(pool.send(request(), WITHIN).await).await, "again");
     };
     tokio::join!(asking, serving);
 }
@@ -146,7 +146,7 @@ async fn ended(line: Box<Line>) -> Box<Line> {
     let mut byte = [0];
     assert_eq!(io.inner().peek(&mut byte).await.unwrap_or(0), 0);
     let (sender, connection) = http1::handshake(parts.io).await.unwrap();
-    Box::new(Line { sender, connection: Some(connection) })
+    Box::new(Line { sender, connection: Some(connection), patience: Timer::default() })
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn what_waits_for_too_long_is_closed() {
         assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 0, "closed by the pool");
     };
     let asking = async {
-        assert_eq!(whole(pool.send(request()).await).await, "ok");
+        assert_eq!(whole(pool.send(request(), WITHIN).await).await, "ok");
         assert_eq!(waiting(&pool), 1);
         assert!(pool.0.take().is_none(), "it is not used again");
         assert!(!pool.0.look(), "nothing is left to look after");
@@ -177,12 +177,30 @@ async fn what_is_known_of_a_request_without_an_answer_is_said() {
         drop(listener);
     };
     let asking = async {
-        let failure = pool.send(request()).await.unwrap_err();
+        let failure = pool.send(request(), WITHIN).await.unwrap_err();
         assert!(!failure.sent_nothing(), "{failure:?}");
     };
     tokio::join!(asking, serving);
-    let failure = pool.send(request()).await.unwrap_err();
+    let failure = pool.send(request(), WITHIN).await.unwrap_err();
     assert!(failure.sent_nothing() && matches!(failure, Failure::Connect(_)), "{failure:?}");
+}
+
+#[tokio::test]
+async fn an_answer_is_not_waited_for_for_ever_on_a_connection_that_was_used_before() {
+    let (listener, pool) = upstream().await;
+    let serving = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        answer(&mut stream, "200 OK\r\nContent-Length: 2", "ok").await;
+        read(&mut stream).await;
+        assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 0, "closed by the pool");
+    };
+    let asking = async {
+        assert_eq!(whole(pool.send(request(), WITHIN).await).await, "ok");
+        let failure = pool.send(request(), Duration::from_millis(20)).await.unwrap_err();
+        assert!(matches!(failure, Failure::TimedOut) && !failure.sent_nothing(), "{failure:?}");
+        assert_eq!(waiting(&pool), 0);
+    };
+    tokio::join!(asking, serving);
 }
 
 #[tokio::test]
@@ -209,11 +227,11 @@ async fn an_answer_that_comes_early_does_not_cut_the_request_off() {
     };
     let asking = async {
         let large = Request::post("/payments").header("host", "upstream").body(Body::from(vec![7; LENGTH]));
-        assert_eq!(whole(pool.send(large.unwrap()).await).await, "ok");
+        assert_eq!(whole(pool.send(large.unwrap(), WITHIN).await).await, "ok");
         while waiting(&pool) == 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(whole(pool.send(request()).await).await, "next");
+        assert_eq!(whole(pool.send(request(), WITHIN).await).await, "next");
     };
     tokio::join!(asking, serving);
 }

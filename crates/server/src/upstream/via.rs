@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use http::header::{FORWARDED, HOST, HeaderName, VIA};
+use http::header::{Entry, FORWARDED, HOST, HeaderName, VIA};
 use http::{HeaderMap, HeaderValue, Version};
 use onlyonce_core::BoxError;
 
@@ -58,28 +58,41 @@ impl Pseudonym {
 
 /// Tells the upstream who the client is, as far as `mode` lets us.
 pub(crate) fn forward(headers: &mut HeaderMap, mode: ForwardedMode, connection: &Connection) {
-    if mode == ForwardedMode::Off {
-        return;
-    }
-    if mode == ForwardedMode::Replace {
-        for name in [FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO] {
-            headers.remove(name);
+    let proto = if connection.is_tls { "https" } else { "http" };
+    match mode {
+        ForwardedMode::Off => {}
+        ForwardedMode::Replace => {
+            headers.remove(FORWARDED);
+            replace(headers, X_FORWARDED_FOR, connection.peer_text.clone());
+            replace(headers, X_FORWARDED_PROTO, Some(HeaderValue::from_static(proto)));
+            let host = headers.get(HOST).cloned();
+            replace(headers, X_FORWARDED_HOST, host);
+        }
+        ForwardedMode::Append => {
+            if let Some(peer) = &connection.peer_text {
+                append(headers, X_FORWARDED_FOR, peer.clone());
+            }
+            // One that a trusted gateway set is the client's view, which ours is not.
+            headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static(proto));
+            if let Some(host) = headers.get(HOST).cloned() {
+                headers.entry(X_FORWARDED_HOST).or_insert(host);
+            }
+            if headers.contains_key(FORWARDED)
+                && let Ok(element) =
+                    HeaderValue::try_from(format!("for={};proto={proto}", node(connection.peer)))
+            {
+                append(headers, FORWARDED, element);
+            }
         }
     }
-    let proto = if connection.is_tls { "https" } else { "http" };
-    if let Some(peer) = &connection.peer_text {
-        append(headers, X_FORWARDED_FOR, peer.clone());
-    }
-    // One that a trusted gateway set is the client's view, which ours is not.
-    headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static(proto));
-    if let Some(host) = headers.get(HOST).cloned() {
-        headers.entry(X_FORWARDED_HOST).or_insert(host);
-    }
-    if headers.contains_key(FORWARDED)
-        && let Ok(element) = HeaderValue::try_from(format!("for={};proto={proto}", node(connection.peer)))
-    {
-        append(headers, FORWARDED, element);
-    }
+}
+
+/// Puts what we know in place of what the client says, also when that is nothing.
+fn replace(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
+    match value {
+        Some(value) => headers.insert(name, value),
+        None => headers.remove(name),
+    };
 }
 
 /// A client as RFC 7239 writes it.
@@ -93,19 +106,22 @@ fn node(peer: Option<IpAddr>) -> String {
 
 /// Adds an element to a list field, in one line.
 fn append(headers: &mut HeaderMap, name: HeaderName, element: HeaderValue) {
-    if !headers.contains_key(&name) {
-        headers.insert(name, element);
-        return;
-    }
+    let mut sent = match headers.entry(name) {
+        Entry::Vacant(place) => {
+            place.insert(element);
+            return;
+        }
+        Entry::Occupied(sent) => sent,
+    };
     let mut list = Vec::new();
-    for value in headers.get_all(&name) {
+    for value in sent.iter() {
         list.extend_from_slice(value.as_bytes());
         list.extend_from_slice(b", ");
     }
     list.extend_from_slice(element.as_bytes());
     // Made of values that were valid.
     if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(list)) {
-        headers.insert(name, value);
+        sent.insert(value);
     }
 }
 

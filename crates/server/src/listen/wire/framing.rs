@@ -149,15 +149,15 @@ impl Framing {
         while let Some(end) = memchr::memchr(b'\n', &bytes[*read..]) {
             let line = &bytes[*read..*read + end];
             let Some((b'\r', line)) = line.split_last() else { return Err(Refusal::LineEnd) };
-            // Anywhere else a CR would end the line for some parsers.
-            if memchr::memchr(b'\r', line).is_some() {
-                return Err(Refusal::LineEnd);
-            }
             *read += end + 1;
             if *read > self.limits.bytes_max {
                 return Err(Refusal::TooLarge);
             }
-            if let Some(content) = head.line(line, self.limits.fields_max)? {
+            let content = head.line(line, self.limits.fields_max).map_err(|refusal| {
+                // No line may have a CR in it, where it would end the line for some parsers: say that it was this.
+                if memchr::memchr(b'\r', line).is_some() { Refusal::LineEnd } else { refusal }
+            })?;
+            if let Some(content) = content {
                 let next = match content {
                     Content::Sized(0) => State::head(),
                     Content::Sized(length) => State::Sized(length),

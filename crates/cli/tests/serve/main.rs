@@ -1,0 +1,9 @@
+//! `onlyonce serve` as a process: over real sockets, through signals and kills, and as schemathesis reads it.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed check panics")]
+
+#[path = "../tools/mod.rs"]
+mod tools;
+
+mod restart;
+mod running;
+mod schemathesis;
