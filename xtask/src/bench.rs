@@ -3,6 +3,7 @@
 mod core;
 mod embedded;
 mod http;
+mod messages;
 mod stores;
 
 use std::path::PathBuf;
@@ -37,6 +38,18 @@ Examples:
   cargo xtask bench http --quick
   cargo xtask bench http --rounds 5 --seconds 10 --minutes 10")]
     Http(http::Arguments),
+    /// Measure messages a second with each effect once, beside a loop with one row for each message: a quiet machine is
+    /// needed.
+    ///
+    /// Kafka (librdkafka's mock cluster) with the inbox in Postgres, NATS with Redis, Redis Streams with the embedded
+    /// store; one message in ten is a duplicate, and every effect is checked. About ten minutes; prints tables in Markdown
+    /// and the goals; progress goes to stderr. Missing Debian packages are installed with apt-get, which needs root; no
+    /// service is started. Builds librdkafka, which takes minutes the first time.
+    #[command(after_help = "\
+Examples:
+  cargo xtask bench messages --quick
+  cargo xtask bench messages --pair kafka-postgres --rounds 7 --json messages.json")]
+    Messages(messages::Arguments),
     /// Measure the stores on Redis and Postgres beside middlewares of others over the same servers: a quiet machine is
     /// needed.
     ///
@@ -59,6 +72,7 @@ pub(crate) fn run(suite: &Suite) -> Result<()> {
         Suite::Core => core::run(),
         Suite::Embedded(arguments) => embedded::run(arguments),
         Suite::Http(arguments) => http::run(arguments),
+        Suite::Messages(arguments) => messages::run(arguments),
         Suite::Stores(arguments) => stores::run(arguments),
     }
 }

@@ -27,19 +27,32 @@ impl Conditions {
     /// As sentences. `more` is about what is measured, `pinned` where it ran; `foreign` is for each measurement the share
     /// of the processors that others used.
     pub fn told(&self, more: &str, pinned: &str, foreign: &[f64]) -> String {
-        let worst = foreign.iter().copied().fold(0.0, f64::max);
-        let busy = foreign.iter().filter(|share| **share > FOREIGN_MAX).count();
         format!(
             "Median of {} of {} after a warm-up, in another order each time; ratios are those within a round. {more}One \
-             worker each; wrk with one thread; {} processors, {}; {}; {:.0} minutes in all. Others used {:.0} % of the \
-             processors meanwhile, {:.0} % at worst, more than {:.0} % in {busy} of {} measurements (load average {} \
-             before the run). CPU is that of the measured process alone.\n",
-            if self.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", self.rounds) },
+             worker each; wrk with one thread; {} processors, {}; {}; {:.0} minutes in all. {} CPU is that of the measured \
+             process alone.\n",
+            self.counted_rounds(),
             readable(self.window),
             machine::processors(),
             if self.is_pinned { pinned } else { "nothing pinned" },
             self.file_system,
             self.took.as_secs_f64() / 60.0,
+            self.meanwhile(foreign),
+        )
+    }
+
+    /// How many rounds, in words.
+    pub fn counted_rounds(&self) -> String {
+        if self.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", self.rounds) }
+    }
+
+    /// What others did meanwhile, as a sentence: `foreign` is for each measurement their share of the processors.
+    pub fn meanwhile(&self, foreign: &[f64]) -> String {
+        let worst = foreign.iter().copied().fold(0.0, f64::max);
+        let busy = foreign.iter().filter(|share| **share > FOREIGN_MAX).count();
+        format!(
+            "Others used {:.0} % of the processors meanwhile, {:.0} % at worst, more than {:.0} % in {busy} of {} \
+             measurements (load average {} before the run).",
             median(foreign.iter().copied()).unwrap_or_default() * 100.0,
             worst * 100.0,
             FOREIGN_MAX * 100.0,

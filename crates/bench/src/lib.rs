@@ -4,11 +4,14 @@
 
 pub mod commands;
 pub mod conditions;
+#[cfg(any(feature = "messages", feature = "stores"))]
+pub mod facts;
 pub mod figures;
 pub mod goal;
 pub mod machine;
 pub mod measured;
 pub mod pins;
+pub mod report;
 #[cfg(feature = "http")]
 pub mod serve;
 pub mod started;

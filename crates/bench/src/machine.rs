@@ -149,6 +149,15 @@ fn told(process: u32, file: &str) -> Result<Vec<String>> {
     Ok(told)
 }
 
+/// The processes that this one has started and that still run.
+pub fn own_children() -> Vec<u32> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    children
+        .flat_map(|ids| ids.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
 /// The ticks in user mode and in the kernel, from the field `first` on. The second field may hold blanks.
 fn ticks_in(stat: &str, first: usize) -> Option<u32> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(first - 3);
@@ -200,6 +209,10 @@ mod tests {
         let own = std::process::id();
         assert!(family_time(own).unwrap() >= Duration::ZERO);
         assert!(!command_line(own).unwrap()[0].is_empty());
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(own_children().contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

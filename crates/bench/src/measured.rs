@@ -161,6 +161,14 @@ pub fn quietest<M: AsRef<Measured>>(tries: u32, mut measure: impl FnMut() -> Res
     Ok(best)
 }
 
+/// An error when some of what was measured means nothing.
+pub fn all_sound<M: AsRef<Measured>>(measurements: &[M]) -> Result<()> {
+    match measurements.iter().filter(|one| !one.as_ref().faults.is_empty()).count() {
+        0 => Ok(()),
+        unsound => Err(format!("{unsound} measurements are not sound: see BROKEN above").into()),
+    }
+}
+
 /// An error that says what to do when one of `programs`, each with how to ask for its version, is not there.
 pub fn check_programs(programs: &[(&str, &str)], bench: &str) -> Result<()> {
     for (program, version) in programs {

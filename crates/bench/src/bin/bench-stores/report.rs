@@ -1,21 +1,12 @@
 //! The results as JSON, one object for each measurement: for whoever draws pictures of them.
 
-use std::fs;
-use std::path::Path;
-
 use onlyonce_bench::conditions::Conditions;
 use serde_json::{Value, json};
 
-use crate::Result;
 use crate::measure::{Behind, Measurement};
 use crate::run::Results;
 
-pub(crate) fn write(results: &Results, file: &Path) -> Result<()> {
-    let text = serde_json::to_string_pretty(&value(results))?;
-    Ok(fs::write(file, text + "\n").map_err(|error| format!("writing {}: {error}", file.display()))?)
-}
-
-fn value(results: &Results) -> Value {
+pub(crate) fn value(results: &Results) -> Value {
     let Conditions { rounds, window, is_pinned, file_system, load_before, took } = &results.conditions;
     json!({
         "rounds": rounds,

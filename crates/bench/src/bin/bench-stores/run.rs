@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use onlyonce_bench::commands::shown;
 use onlyonce_bench::conditions::Conditions;
-use onlyonce_bench::machine;
-use onlyonce_bench::measured::{TRIES_MAX, Under, check_programs, quietest};
+use onlyonce_bench::measured::{TRIES_MAX, Under, all_sound, check_programs, quietest};
 use onlyonce_bench::pins::Pins;
 use onlyonce_bench::serve::idempotent::SESSION;
 use onlyonce_bench::started::Started;
 use onlyonce_bench::starter::{Starter, sidecar_program};
 use onlyonce_bench::workplace::Workplace;
 use onlyonce_bench::wrk::{Caller, Load, Mode, Wrk};
+use onlyonce_bench::{facts, machine};
 
 use crate::arguments::Arguments;
 use crate::measure::{Measurement, measure};
@@ -80,12 +80,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     };
     println!("{}", table::all(&results));
     if let Some(file) = &arguments.json {
-        report::write(&results, file)?;
+        onlyonce_bench::report::write(&report::value(&results), file)?;
     }
-    match results.measurements.iter().filter(|one| !one.measured.faults.is_empty()).count() {
-        0 => Ok(()),
-        unsound => Err(format!("{unsound} measurements are not sound: see BROKEN above").into()),
-    }
+    all_sound(&results.measurements)
 }
 
 struct Run<'a> {
@@ -108,7 +105,7 @@ impl Run<'_> {
         // ORDER: they end after those that use them.
         let servers = Servers::start(part, self.arguments)?;
         servers.note(&mut self.starter.commands)?;
-        remember(&mut self.servers, servers.facts()?);
+        facts::remember(&mut self.servers, servers.facts()?);
         if part == Part::Postgres {
             let mut migrate = Command::new(&self.onlyonce);
             migrate.args(["store", "migrate", "--store", &servers.postgres_url()?]);
@@ -123,7 +120,7 @@ impl Run<'_> {
                 Err(why) => {
                     let left_out = format!("{} is not measured: {why}", subject.name());
                     eprintln!("{left_out}");
-                    remember(&mut self.left_out, vec![left_out]);
+                    facts::remember(&mut self.left_out, vec![left_out]);
                 }
             }
         }
@@ -206,14 +203,5 @@ impl Run<'_> {
         }
         self.turn += 1;
         Ok(())
-    }
-}
-
-/// Each line once.
-fn remember(lines: &mut Vec<String>, more: Vec<String>) {
-    for line in more {
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
     }
 }

@@ -1,11 +1,10 @@
 //! The servers that keep the records: private ones, started for one round and ended with it.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use onlyonce_bench::commands::Commands;
-use onlyonce_bench::machine;
+use onlyonce_bench::{facts, machine};
 use onlyonce_testkit::servers::{PostgresServer, RedisOptions, RedisServer};
 
 use crate::Result;
@@ -20,8 +19,6 @@ const SETTINGS: [&str; 3] =
     ["shared_buffers=128MB", "max_connections=200", "shared_preload_libraries=pg_stat_statements"];
 const COUNT: &str = "SELECT coalesce(sum(calls), 0), coalesce(sum(greatest(calls, rows)), 0) \
                      FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_statements%'";
-const FACTS: &str = "SELECT 'PostgreSQL ' || current_setting('server_version') || ', fsync ' || \
-                     current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit')";
 
 /// What a part needs.
 #[derive(Debug)]
@@ -113,28 +110,10 @@ impl Servers {
     pub(crate) fn facts(&self) -> Result<Vec<String>> {
         let mut facts = Vec::new();
         if let Some(redis) = &self.redis {
-            let info = redis.ask(&["INFO", "server"])?;
-            let field = |name: &str| {
-                let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-                value.map(|value| value.trim().to_owned())
-            };
-            let product = match field("valkey_version") {
-                Some(version) => format!("Valkey {version}"),
-                None => format!("Redis {}", field("redis_version").unwrap_or_default()),
-            };
-            let setting = |name| {
-                let answer = redis.ask(&["CONFIG", "GET", name]).unwrap_or_default();
-                answer.lines().nth(1).unwrap_or_default().to_owned()
-            };
-            facts.push(format!(
-                "{product}, save \"{}\", appendonly {}, appendfsync {}",
-                setting("save"),
-                setting("appendonly"),
-                setting("appendfsync")
-            ));
+            facts.push(facts::redis(redis)?);
         }
         if self.postgres.is_some() {
-            facts.push(self.ask_postgres(FACTS)?.trim().to_owned());
+            facts.push(facts::postgres(&self.postgres_url()?)?);
         }
         Ok(facts)
     }
@@ -151,8 +130,7 @@ impl Servers {
     }
 
     fn ask_postgres(&self, question: &str) -> Result<String> {
-        let url = self.postgres_url()?;
-        machine::output(Command::new("psql").args(["-X", "-q", "-A", "-t", "-c", question, &url]))
+        facts::ask_postgres(&self.postgres_url()?, question)
     }
 }
 
