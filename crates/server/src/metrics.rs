@@ -172,6 +172,7 @@ impl Metrics {
             ("unrecorded", tally.unrecorded),
             ("settled", tally.settled),
             ("gone", tally.gone),
+            ("refused", tally.refused),
         ];
         for (fate, deliveries) in fates {
             self.counter("onlyonce_messages_total", &[("fate", fate)]).absolute(deliveries);

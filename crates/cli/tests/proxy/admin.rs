@@ -76,7 +76,7 @@ fn only_who_shows_the_token_learns_more_than_that_it_runs() {
         assert_eq!(get(admin, path).0, 200, "{path}");
     }
     let (_, guarantee) = get(admin, "/health/guarantee");
-    assert!(guarantee.contains("\"store\":\"memory:\"") && guarantee.contains("at most one"), "{guarantee}");
+    assert!(guarantee.contains("\"store\":\"memory:\"") && guarantee.contains("at most once"), "{guarantee}");
     assert_eq!(get(admin, "/nothing/here").0, 404);
     assert_eq!(ask(admin, "POST /metrics", "Content-Length: 0\r\n").0, 405);
     // What callers can reach says nothing of it: the request goes where all others go.

@@ -89,7 +89,12 @@ fn what_goes_wrong_has_its_exit_code() {
         ([&up[..], &["--config", "no-such-file.toml"]].concat(), 66, "no-such-file.toml"),
         ([&up[..], &["--store", "mysql://h"]].concat(), 65, "names no store"),
         ([&up[..], &["--cache", "redis://h"]].concat(), 65, "only a postgres:// store"),
-        ([&up[..], &["--admin", "127.0.0.1:0"]].concat(), 65, "issue 8"),
+        ([&up[..], &["--store", "memory:", "--admin", "0.0.0.0:0"]].concat(), 65, "admin.token"),
+        (
+            [&up[..], &["--store", "memory:", "--listen", "127.0.0.1:0", "--admin", &address]].concat(),
+            71,
+            "listened on",
+        ),
         ([&up[..], &["--store", &below_a_file]].concat(), 69, "store"),
         ([&up[..], &["--store", "memory:", "--listen", &address]].concat(), 71, "cannot be listened on"),
         ([&up[..], &["--store", "memory:", "--unknown", "query"]].concat(), 65, "hook"),
