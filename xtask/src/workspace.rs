@@ -87,11 +87,21 @@ fn read_crate(package: &Value, root: &Path) -> Result<Crate> {
         published: package["publish"].as_array().is_none_or(|registries| !registries.is_empty()),
         features: package["features"]
             .as_object()
-            .map(|all| all.keys().cloned().collect())
+            .map(|all| {
+                all.iter()
+                    .filter(|feature| !is_empty_default(feature))
+                    .map(|(name, _)| name.clone())
+                    .collect()
+            })
             .unwrap_or_default(),
         dependencies,
         target_files,
     })
+}
+
+/// A `default` that turns nothing on is the same as no feature.
+fn is_empty_default((name, turns_on): &(&String, &Value)) -> bool {
+    *name == "default" && turns_on.as_array().is_some_and(Vec::is_empty)
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> Result<&'a str> {
@@ -116,7 +126,7 @@ mod tests {
             {"name": "xtask", "manifest_path": "/r/xtask/Cargo.toml", "publish": [], "features": {},
              "dependencies": [], "targets": [{"src_path": "/r/xtask/src/main.rs"}]},
             {"name": "onlyonce", "manifest_path": "/r/crates/cli/Cargo.toml", "publish": null,
-             "features": {"redis": []}, "targets": [],
+             "features": {"default": [], "redis": []}, "targets": [],
              "dependencies": [{"name": "onlyonce-core", "kind": null}, {"name": "proptest", "kind": "dev"}]}]}"#;
         let workspace = Workspace::parse(metadata).unwrap();
         let [cli, xtask] = &workspace.crates[..] else { panic!("{workspace:?}") };
