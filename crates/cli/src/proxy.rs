@@ -217,12 +217,17 @@ pub(crate) fn environment(variables: impl Iterator<Item = (OsString, OsString)>)
         .collect()
 }
 
-pub(crate) fn run(args: ProxyArgs) -> Result<(), Failure> {
-    let sources = args.settings.into_sources();
+/// Starts logging as the configuration says, for every command that serves.
+pub(crate) fn log_as_told(sources: &Sources) -> Result<(), Failure> {
     let config = sources.read().map_err(|error| start_failure(error.into()))?;
     let log = config.log();
     start_logging(log.json.unwrap_or_default(), log.filter.as_deref().unwrap_or("info"))
-        .map_err(|error| Failure::Refused(format!("log.filter: {error}").into()))?;
+        .map_err(|error| Failure::Refused(format!("log.filter: {error}").into()))
+}
+
+pub(crate) fn run(args: ProxyArgs) -> Result<(), Failure> {
+    let sources = args.settings.into_sources();
+    log_as_told(&sources)?;
     let mut runtime = match args.threads {
         // One thread has nobody to share its tasks with, and need not be ready to.
         Some(1) => tokio::runtime::Builder::new_current_thread(),

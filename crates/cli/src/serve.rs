@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use onlyonce_http::rules::{Span, Unknown};
 use onlyonce_server::config::{File, Sources};
-use onlyonce_server::{Claims, ListenAddress, Signals, start_logging};
+use onlyonce_server::{Claims, ListenAddress, Signals};
 
 use crate::args::exit_codes;
 use crate::failure::Failure;
 use crate::output::write_line;
-use crate::proxy::{environment, start_failure};
+use crate::proxy::{environment, log_as_told, start_failure};
 
 /// Answer "may I run this?" over HTTP, for any language
 ///
@@ -120,10 +120,7 @@ impl ServeArgs {
 
 pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let sources = args.into_sources();
-    let config = sources.read().map_err(|error| start_failure(error.into()))?;
-    let log = config.log();
-    start_logging(log.json.unwrap_or_default(), log.filter.as_deref().unwrap_or("info"))
-        .map_err(|error| Failure::Refused(format!("log.filter: {error}").into()))?;
+    log_as_told(&sources)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::System(Box::new(error)))?;
     runtime.block_on(async {

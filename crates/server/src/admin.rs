@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use onlyonce_core::{Engine, RecordId};
@@ -23,6 +23,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::bearer::bearer;
 use crate::body::OnItsWay;
 use crate::clock::Stopwatch;
 use crate::config::AdminSettings;
@@ -122,7 +123,7 @@ impl AdminDoor {
 pub(crate) struct Showing {
     stopping: CancellationToken,
     ended: CancellationToken,
-    task: Mutex<Option<JoinHandle<()>>>,
+    task: Option<JoinHandle<()>>,
 }
 
 impl Showing {
@@ -130,17 +131,17 @@ impl Showing {
         let ended = CancellationToken::new();
         let stopping = admin.as_ref().map_or_else(CancellationToken::new, |admin| admin.stopping.clone());
         let task = admin.map(|admin| tokio::spawn(admin.run_until(ended.clone().cancelled_owned())));
-        Self { stopping, ended, task: Mutex::new(task) }
+        Self { stopping, ended, task }
     }
 
-    /// From now on it says that no work is taken.
-    pub(crate) fn not_ready(&self) {
-        self.stopping.cancel();
+    /// Once it is cancelled, it says that no work is taken.
+    pub(crate) fn stopping(&self) -> CancellationToken {
+        self.stopping.clone()
     }
 
-    pub(crate) async fn end(&self) {
+    pub(crate) async fn end(self) {
         self.ended.cancel();
-        if let Some(task) = self.task.lock().await.take() {
+        if let Some(task) = self.task {
             // It only answers: a panic there was logged, and is nobody's loss here.
             let _ = task.await;
         }
@@ -203,10 +204,7 @@ impl Admin {
 
     fn may_ask<B>(&self, request: &Request<B>) -> bool {
         let Some(token) = &self.token else { return true };
-        let shown = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        shown
-            .and_then(|shown| shown.strip_prefix(b"Bearer "))
-            .is_some_and(|shown| is_same(shown, token.as_bytes()))
+        bearer(request.headers()) == Some(blake3::hash(token.as_bytes()))
     }
 
     async fn ready(&self) -> Response<Body> {
@@ -248,12 +246,6 @@ impl Admin {
         }
         *counted = Some(Stopwatch::start());
     }
-}
-
-/// Without telling by the time it takes how much of a token was right.
-fn is_same(shown: &[u8], token: &[u8]) -> bool {
-    // `blake3::Hash` compares in constant time, and hashes are of one length whatever was hashed.
-    blake3::hash(shown) == blake3::hash(token)
 }
 
 fn shown(status: StatusCode, value: &Value) -> Response<Body> {

@@ -108,7 +108,7 @@ impl Claims {
         let Self { settings, namespaces, tiers, front, mut door, .. } = self;
         let every = settings.store.sweep_every;
         let sweeping: Vec<_> =
-            namespaces.engines().map(|engine| tokio::spawn(sweep(engine.clone(), every))).collect();
+            namespaces.engines().map(|engine| tokio::spawn(sweep(engine.clone(), every, None))).collect();
         tokio::select! {
             () = door.accept() => {}
             () = stop => {}

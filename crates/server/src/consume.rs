@@ -28,7 +28,7 @@ use crate::listen::ListenAddress;
 use crate::metrics::Metrics;
 use crate::sidecar::{StartError, metrics};
 use crate::store::{self, OpenError, Tiers};
-use crate::sweep::sweep_and_count;
+use crate::sweep::sweep;
 use crate::upstream::{Connector, client, why_no_answer};
 use onlyonce_core::StoreError;
 
@@ -63,11 +63,10 @@ impl Bridge {
         let poster = Poster::new(&settings).map_err(|error| ConfigError::field("consume.handler", error))?;
         let secret = store::secret(&settings.store)?;
         let metrics = metrics(settings.admin.is_some())?;
-        let opened =
-            store::open_measured(&settings.store, metrics.as_ref()).await.map_err(|error| match error {
-                OpenError::Settings(error) => BridgeError::Config(error),
-                OpenError::Store(error) => BridgeError::Store(error),
-            })?;
+        let opened = store::open(&settings.store, metrics.as_ref()).await.map_err(|error| match error {
+            OpenError::Settings(error) => BridgeError::Config(error),
+            OpenError::Store(error) => BridgeError::Store(error),
+        })?;
         let options = Options::for_group(settings.name.clone());
         let source: Arc<dyn Source> = onlyonce_sources::open(&settings.source, &options).await?.into();
         let promise = promise::text(&settings, opened.store.durability(), opened.remark.as_deref(), &*source);
@@ -130,12 +129,12 @@ impl Bridge {
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> Result<(), BridgeError> {
         let Self { consumer, tiers, sweep_every, admin, .. } = self;
         let metrics = admin.as_ref().map(AdminDoor::metrics);
-        let sweeping = tokio::spawn(sweep_and_count(consumer.engine().clone(), sweep_every, metrics));
-        let showing = Arc::new(Showing::begin(admin));
-        let stopping = Arc::clone(&showing);
+        let sweeping = tokio::spawn(sweep(consumer.engine().clone(), sweep_every, metrics));
+        let showing = Showing::begin(admin);
+        let stopping = showing.stopping();
         let stop = async move {
             stop.await;
-            stopping.not_ready();
+            stopping.cancel();
         };
         let ended = consumer.run(stop).await;
         showing.end().await;

@@ -27,6 +27,7 @@ mod tls;
 mod store;
 mod authorise;
 mod tokens;
+mod bearer;
 mod promise;
 mod sidecar;
 mod consume;

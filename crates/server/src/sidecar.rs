@@ -22,7 +22,7 @@ use crate::promise::Promise;
 use crate::reload::{Reload, Watching};
 use crate::stack::Front;
 use crate::store::{self, OpenError, Opened, Replicated, Tiers};
-use crate::sweep::sweep_and_count;
+use crate::sweep::sweep;
 use crate::tls::{self, TlsError};
 use crate::tokens;
 use crate::upstream::{Pseudonym, Upstream};
@@ -123,14 +123,14 @@ impl Sidecar {
     async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
         let Self { settings, engine, tiers, front, mut door, admin, reload, .. } = self;
         let metrics = admin.as_ref().map(AdminDoor::metrics);
-        let sweeping = tokio::spawn(sweep_and_count(engine.clone(), settings.store.sweep_every, metrics));
+        let sweeping = tokio::spawn(sweep(engine.clone(), settings.store.sweep_every, metrics));
         let reloading = tokio::spawn(reload.watch());
         let showing = Showing::begin(admin);
         tokio::select! {
             () = door.accept() => {}
             () = stop => {}
         }
-        showing.not_ready();
+        showing.stopping().cancel();
         door.close();
         drain(&door, &front, &engine, settings.drain_within, hurry).await;
         // Waited for, so that the store is closed when this returns, and whoever opens it next finds it free.
@@ -219,7 +219,7 @@ async fn ground(
     let secret = store::secret(&settings.store)?;
     let opened = match store {
         Some(store) => Opened::alone(store, None),
-        None => store::open_measured(&settings.store, metrics).await.map_err(|error| match error {
+        None => store::open(&settings.store, metrics).await.map_err(|error| match error {
             OpenError::Settings(error) => StartError::Config(error),
             OpenError::Store(error) => StartError::Store { url: settings.store.url.clone(), source: error },
         })?,

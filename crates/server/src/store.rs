@@ -81,13 +81,9 @@ impl Tiers {
     }
 }
 
-/// Opens the store that `settings` name, with the tiers in front of it.
-pub(crate) async fn open(settings: &StoreSettings) -> Result<Opened, OpenError> {
-    open_measured(settings, None).await
-}
-
-/// The same, and measures how long the store behind the tiers takes.
-pub(crate) async fn open_measured(
+/// Opens the store that `settings` name, with the tiers in front of it. How long the store behind them takes is measured
+/// where figures are read.
+pub(crate) async fn open(
     settings: &StoreSettings,
     metrics: Option<&Arc<Metrics>>,
 ) -> Result<Opened, OpenError> {

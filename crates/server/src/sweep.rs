@@ -9,13 +9,8 @@ use onlyonce_core::store::SweepBudget;
 use crate::clock;
 use crate::metrics::Metrics;
 
-/// Sweeps for ever. Cancel it to stop.
-pub(crate) async fn sweep(engine: Engine, every: Duration) {
-    sweep_and_count(engine, every, None).await;
-}
-
-/// The same, for whoever reads figures.
-pub(crate) async fn sweep_and_count(engine: Engine, every: Duration, metrics: Option<Arc<Metrics>>) {
+/// Sweeps for ever, and counts it where figures are read. Cancel it to stop.
+pub(crate) async fn sweep(engine: Engine, every: Duration, metrics: Option<Arc<Metrics>>) {
     let store = Arc::clone(engine.store());
     loop {
         tokio::time::sleep(every).await;

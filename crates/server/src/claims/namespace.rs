@@ -63,7 +63,7 @@ impl Namespaces {
             let place = place(&settings.store, name)?;
             let opened = match stores.iter().position(|(other, _)| other == name) {
                 Some(at) => Opened::alone(stores.swap_remove(at).1, None),
-                None => store::open(&place).await.map_err(|error| match error {
+                None => store::open(&place, None).await.map_err(|error| match error {
                     OpenError::Settings(error) => StartError::Config(error),
                     OpenError::Store(source) => StartError::Store { url: place.url.clone(), source },
                 })?,

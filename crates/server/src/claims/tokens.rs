@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
 use onlyonce_core::Quota;
 use serde::Deserialize;
 
+use crate::bearer::bearer;
 use crate::config::ConfigError;
 use crate::store::refuse_readable_by_all;
 
@@ -143,13 +143,7 @@ impl Tokens {
         if let Some(anyone) = &self.anyone {
             return Some(anyone);
         }
-        let mut values = headers.get_all(AUTHORIZATION).iter();
-        let (Some(value), None) = (values.next(), values.next()) else { return None };
-        let (scheme, secret) = value.to_str().ok()?.split_once(' ')?;
-        if !scheme.eq_ignore_ascii_case("bearer") {
-            return None;
-        }
-        let hash = blake3::hash(secret.trim_ascii().as_bytes());
+        let hash = bearer(headers)?;
         let mut found = None;
         // Hashes compare in constant time, and all of them are compared: how long it takes says nothing.
         for (known, caller) in &self.known {
@@ -175,6 +169,8 @@ fn check_namespace(name: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use http::header::AUTHORIZATION;
+
     use super::*;
 
     const FILE: &str = "[[token]]\nsecret = \"0123456789abcdef\"\nnamespace = \"pay\"\nscopes = [\"claim\", \"read\"]\n\
