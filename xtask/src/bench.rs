@@ -1,5 +1,6 @@
 //! Builds a program of `crates/bench` in release mode and measures with it. What is measured is that program's business.
 
+mod claims;
 mod core;
 mod embedded;
 mod http;
@@ -17,6 +18,16 @@ use crate::{Result, process};
 /// What can be measured.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Suite {
+    /// Measure `onlyonce serve`: claims and completions a second, and how soon 10 000 long polls are answered: a quiet
+    /// machine is needed.
+    ///
+    /// One by one and in batches of 100, over HTTP/1.1 with connections kept alive, on the memory and the embedded store.
+    /// About five minutes; prints tables in Markdown and the exact commands; progress goes to stderr.
+    #[command(after_help = "\
+Examples:
+  cargo xtask bench claims --quick
+  cargo xtask bench claims --rounds 7 --waiters 5000")]
+    Claims(claims::Arguments),
     /// Count instructions per operation of the core under callgrind: repeatable, whatever else the machine does.
     ///
     /// Claim and complete on the memory store, replay, and the engine around them.
@@ -69,6 +80,7 @@ Examples:
 /// Measures, and prints a table.
 pub(crate) fn run(suite: &Suite) -> Result<()> {
     match suite {
+        Suite::Claims(arguments) => claims::run(arguments),
         Suite::Core => core::run(),
         Suite::Embedded(arguments) => embedded::run(arguments),
         Suite::Http(arguments) => http::run(arguments),

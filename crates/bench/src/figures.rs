@@ -9,6 +9,12 @@ pub fn median<T: Copy + PartialOrd>(values: impl IntoIterator<Item = T>) -> Opti
     values.get(values.len().saturating_sub(1) / 2).copied()
 }
 
+/// The one of `sorted` that so many in a thousand do not exceed.
+pub fn per_mille<T: Copy + Default>(sorted: &[T], per_mille: usize) -> T {
+    let at = (sorted.len() * per_mille / 1000).min(sorted.len().saturating_sub(1));
+    sorted.get(at).copied().unwrap_or_default()
+}
+
 /// In whole and tenths of seconds, or in milliseconds when it is shorter.
 pub fn readable(time: Duration) -> String {
     if time >= Duration::from_secs(1) {

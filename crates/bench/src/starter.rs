@@ -58,8 +58,7 @@ impl<'a> Starter<'a> {
         command.args(["proxy", "--listen", "127.0.0.1:0", "--threads", "1", "--upstream"]);
         command.arg(format!("http://{upstream}")).args(["--store", store]);
         if store == "memory:" {
-            command.env("ONLYONCE_STORE_RECORDS_MAX", RECORDS_MAX);
-            command.env("ONLYONCE_STORE_BYTES_MAX", BYTES_MAX);
+            roomy(&mut command);
         }
         command
     }
@@ -81,6 +80,11 @@ impl<'a> Starter<'a> {
         self.number += 1;
         self.workplace.folder(&format!("{}-{}", self.number, name.replace([' ', ',', ':', '/'], "")))
     }
+}
+
+/// Lets the memory store of `command` take more than any run stores.
+pub fn roomy(command: &mut Command) {
+    command.env("ONLYONCE_STORE_RECORDS_MAX", RECORDS_MAX).env("ONLYONCE_STORE_BYTES_MAX", BYTES_MAX);
 }
 
 /// The sidecar's program: the one that was named, or the one beside this program.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use onlyonce_bench::figures::as_float;
+use onlyonce_bench::figures::{as_float, per_mille};
 use onlyonce_bench::usage::Used;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
@@ -120,9 +120,7 @@ fn micros(took: Duration) -> u32 {
 impl Latency {
     fn of(mut all: Vec<u32>) -> Self {
         all.sort_unstable();
-        let at = |per_mille: usize| all.get((all.len() * per_mille / 1000).min(all.len().saturating_sub(1)));
-        let at = |per_mille| at(per_mille).copied().unwrap_or_default();
-        Self { p50: at(500), p99: at(990), p999: at(999) }
+        Self { p50: per_mille(&all, 500), p99: per_mille(&all, 990), p999: per_mille(&all, 999) }
     }
 }
 
