@@ -3,7 +3,7 @@
 use clap::Args;
 use onlyonce_server::operator::{Call, Freeing};
 
-use super::resolve::{fence, told};
+use super::resolve::{AttemptArgs, told};
 use super::side::SideArgs;
 use super::target::block_on;
 use super::which::WhichArgs;
@@ -27,13 +27,8 @@ pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     which: WhichArgs,
 
-    /// The fence of the attempt in question [default: the one on record]
-    #[arg(long, value_name = "N")]
-    fence: Option<u64>,
-
-    /// Although the attempt may still be running: only if you know that it is not
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    attempt: AttemptArgs,
 
     #[command(flatten)]
     write: WriteArgs,
@@ -46,11 +41,11 @@ pub(crate) fn run(args: &ReleaseArgs) -> Result<(), Failure> {
     block_on(async {
         let ready = args.side.open().await?;
         let id = args.which.find(&ready).await?;
-        let fence = fence(&ready, id, args.fence).await?;
+        let fence = args.attempt.fence(&ready, id).await?;
         args.write.confirm(&format!(
             "Record {id}, fence {fence}.\nThe next request with its key RUNS THE WORK AGAIN."
         ))?;
-        let freeing = Freeing { fence, force: args.force.then_some(true) };
+        let freeing = Freeing { fence, force: args.attempt.force() };
         let answer = ready.ask_as(Call::Release { id, freeing }, args.write.by()).await?;
         told(&answer, args.side.json)
     })

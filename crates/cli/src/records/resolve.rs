@@ -50,13 +50,8 @@ pub(crate) struct ResolveArgs {
     #[arg(long, value_name = "FILE", requires = "executed")]
     outcome: Option<PathBuf>,
 
-    /// The fence of the attempt in question, as problems name it [default: the one on record]
-    #[arg(long, value_name = "N")]
-    fence: Option<u64>,
-
-    /// Not executed, although the attempt may still be running: only if you know that it is not
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    attempt: AttemptArgs,
 
     #[command(flatten)]
     write: WriteArgs,
@@ -65,20 +60,47 @@ pub(crate) struct ResolveArgs {
     side: SideArgs,
 }
 
+/// Which attempt is meant, and what is known of it.
+#[derive(Debug, Args)]
+pub(crate) struct AttemptArgs {
+    /// The fence of the attempt in question, as problems name it [default: the one on record]
+    #[arg(long, value_name = "N")]
+    fence: Option<u64>,
+
+    /// Not executed, although the attempt may still be running: only if you know that it is not
+    #[arg(long)]
+    force: bool,
+}
+
+impl AttemptArgs {
+    /// The fence that was given, or the one on record.
+    pub(crate) async fn fence(&self, ready: &Ready, id: RecordId) -> Result<u64, Failure> {
+        if let Some(fence) = self.fence {
+            return Ok(fence);
+        }
+        let shown = ready.ask(Call::Show { id, body: false }).await?;
+        shown["fence"].as_u64().ok_or_else(|| Failure::Refused("the record shows no fence".into()))
+    }
+
+    pub(crate) fn force(&self) -> Option<bool> {
+        self.force.then_some(true)
+    }
+}
+
 pub(crate) fn run(args: &ResolveArgs) -> Result<(), Failure> {
     let outcome =
         args.outcome.as_deref().map(read_file).transpose()?.map(|bytes| given(&bytes)).transpose()?;
     block_on(async {
         let ready = args.side.open().await?;
         let id = args.which.find(&ready).await?;
-        let fence = fence(&ready, id, args.fence).await?;
+        let fence = args.attempt.fence(&ready, id).await?;
         let (verdict, consequence) = if args.executed {
             (VerdictName::Executed, "Retries with its key get this outcome, and the work never runs again.")
         } else {
             (VerdictName::NotExecuted, "The next request with its key RUNS THE WORK AGAIN.")
         };
         args.write.confirm(&format!("Record {id}, fence {fence}.\n{consequence}"))?;
-        let resolution = Resolution { fence, verdict, outcome, force: args.force.then_some(true) };
+        let resolution = Resolution { fence, verdict, outcome, force: args.attempt.force() };
         let answer = ready.ask_as(Call::Resolve { id, resolution }, args.write.by()).await?;
         told(&answer, args.side.json)
     })
@@ -86,15 +108,6 @@ pub(crate) fn run(args: &ResolveArgs) -> Result<(), Failure> {
 
 fn given(bytes: &[u8]) -> Result<GivenOutcome, Failure> {
     serde_json::from_slice(bytes).map_err(|error| Failure::Refused(format!("--outcome: {error}").into()))
-}
-
-/// The fence that was given, or the one on record.
-pub(crate) async fn fence(ready: &Ready, id: RecordId, given: Option<u64>) -> Result<u64, Failure> {
-    if let Some(fence) = given {
-        return Ok(fence);
-    }
-    let shown = ready.ask(Call::Show { id, body: false }).await?;
-    shown["fence"].as_u64().ok_or_else(|| Failure::Refused("the record shows no fence".into()))
 }
 
 /// What became of it, and how the record is now.

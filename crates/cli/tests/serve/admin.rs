@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::running::{PATIENCE, Service, answer, tokens};
+use crate::running::{PATIENCE, Service, answer, two_tenants};
 
 const OWNER: &str = "00112233445566778899aabbccddeeff";
 
@@ -25,11 +25,7 @@ fn ask(admin: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
 #[test]
 fn operators_say_which_namespace_they_mean() {
     let folder = tempfile::tempdir().unwrap();
-    let path = tokens(
-        folder.path(),
-        "[[token]]\nsecret = \"alice-alice-alice\"\nscopes = [\"claim\"]\n\
-         [[token]]\nsecret = \"bob-bob-bob-bob-bob\"\nnamespace = \"bob\"\nscopes = [\"claim\"]\n",
-    );
+    let path = two_tenants(folder.path());
     let store = format!("file:{}", folder.path().join("records").display());
     let path = path.display().to_string();
     let mut service = Service::start(&["--store", &store, "--tokens", &path, "--admin", "127.0.0.1:0"]);

@@ -40,6 +40,15 @@ pub(crate) fn tokens(folder: &Path, text: &str) -> PathBuf {
     path
 }
 
+/// Tokens of two tenants: `alice…` in the namespace `default`, `bob…` in `bob`.
+pub(crate) fn two_tenants(folder: &Path) -> PathBuf {
+    tokens(
+        folder,
+        "[[token]]\nsecret = \"alice-alice-alice\"\nscopes = [\"claim\"]\n\
+         [[token]]\nsecret = \"bob-bob-bob-bob-bob\"\nnamespace = \"bob\"\nscopes = [\"claim\"]\n",
+    )
+}
+
 impl Service {
     /// Starts it on a free port; `args` follow.
     pub(crate) fn start(args: &[&str]) -> Self {
