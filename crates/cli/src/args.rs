@@ -3,10 +3,12 @@
 use clap::{Parser, Subcommand};
 
 use crate::check::CheckArgs;
+use crate::completions::CompletionsArgs;
 use crate::config::ConfigCommand;
 use crate::consume::ConsumeArgs;
 use crate::demo::DemoArgs;
 use crate::key::KeyCommand;
+use crate::man::ManArgs;
 use crate::proxy::ProxyArgs;
 use crate::records::RecordsCommand;
 use crate::serve::ServeArgs;
@@ -49,6 +51,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Check(Box<CheckArgs>),
+    Completions(CompletionsArgs),
     /// Check and show configurations
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -57,6 +60,7 @@ pub(crate) enum Command {
     /// Make idempotency keys
     #[command(subcommand)]
     Key(KeyCommand),
+    Man(ManArgs),
     Proxy(Box<ProxyArgs>),
     /// Move and copy records of a store that no process has open
     #[command(subcommand)]
