@@ -49,8 +49,9 @@ fn main() -> ExitCode {
         Command::Key(command) => key::run(command),
         Command::Man(args) => man::run(&args),
         Command::Proxy(args) => proxy::run(*args),
-        Command::Records(command) => records::run(command),
+        Command::Records(command) => records::run(*command),
         Command::Serve(args) => serve::run(*args),
+        Command::Stats(args) => records::stats::run(&args),
         Command::Store(command) => store::run(&command),
     };
     ended.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)

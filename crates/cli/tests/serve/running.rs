@@ -64,6 +64,13 @@ impl Service {
         Self { address: address.to_owned(), child, stdout, stderr, token: None }
     }
 
+    /// What follows `start` in the line that it writes to its output next.
+    pub(crate) fn wait_for_line(&mut self, start: &str) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim().strip_prefix(start).unwrap_or_else(|| panic!("{line} is not {start}")).to_owned()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
