@@ -5,6 +5,7 @@
 
 mod bench;
 mod features;
+mod package;
 mod process;
 mod report;
 mod soak;
@@ -33,7 +34,7 @@ struct Arguments {
 enum Command {
     /// Install what is missing, then run every check that a change must pass.
     ///
-    /// Runs: fmt, tidy, clippy, tests, doctests, docs, each feature alone, cargo-deny, typos. The soak tests are among the tests, briefly.
+    /// Runs: fmt, tidy, clippy, tests, the Debian package, doctests, docs, each feature alone, cargo-deny, typos. The soak tests are among the tests, briefly.
     /// All steps run even when one fails; the exit code is 0 only when all passed. Missing Debian packages are
     /// installed with apt-get (needs root); other tools go into the folder
     /// `ONLYONCE_TOOLS`, which is `~/.cache/onlyonce/tools` unless set.
@@ -45,6 +46,13 @@ enum Command {
     /// Check the house rules that no compiler checks; prints `file:line: message` for each break of a rule.
     #[command(after_help = "Example: cargo xtask tidy")]
     Tidy,
+    /// Make what is handed out: a Debian package, or a binary without shared libraries.
+    #[command(after_help = "Example: cargo xtask package deb")]
+    Package {
+        /// What to make.
+        #[command(subcommand)]
+        package: package::Package,
+    },
     /// Measure: instructions of the core, or the embedded store beside other engines.
     #[command(after_help = "Example: cargo xtask bench core")]
     Bench {
@@ -81,6 +89,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Test => test::run(test::Depth::Change),
         Command::Ci => test::run(test::Depth::Full),
         Command::Tidy => tidy::run(),
+        Command::Package { package } => package::run(package),
         Command::Bench { suite } => bench::run(suite),
         Command::Soak { seconds, seed } => soak::run(*seconds, *seed),
     }

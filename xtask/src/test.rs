@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::report::Report;
 use crate::tools::{self, Tool};
 use crate::workspace::Workspace;
-use crate::{Result, features, process, soak, tidy};
+use crate::{Result, features, package, process, soak, tidy};
 
 /// How much is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum Depth {
 }
 
 /// What the steps need. A tool that is missing is installed, or the run fails: no step is ever skipped.
-const TOOLS: [Tool; 16] = [
+const TOOLS: [Tool; 20] = [
     tools::GIT,
     tools::PYTHON,
     tools::PIP,
@@ -32,6 +32,10 @@ const TOOLS: [Tool; 16] = [
     tools::RABBITMQ,
     tools::VALKEY,
     tools::FAKETIME,
+    tools::PROMTOOL,
+    tools::CURL,
+    tools::MAN,
+    tools::SYSTEMD,
     tools::NEXTEST,
     tools::CARGO_DENY,
     tools::TYPOS,
@@ -58,6 +62,7 @@ pub(crate) fn run(depth: Depth) -> Result<()> {
         let arguments = "nextest run --workspace --all-features --no-tests=fail";
         process::run(tools::tests(root)?.args(arguments.split(' ')))
     });
+    report.step("package", || package::check(&workspace));
     report
         .step("doctests", || process::run(&mut cargo(root, "test --quiet --doc --workspace --all-features")));
     report.step("docs", || {

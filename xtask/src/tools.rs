@@ -61,6 +61,13 @@ pub(crate) const NGINX: Tool = debian("nginx", &["sh", "-c", "nginx -v 2>&1"], "
 /// Fails when it has told its version.
 pub(crate) const WRK: Tool =
     debian("wrk", &["sh", "-c", "command -v wrk >/dev/null && wrk -v | head -n 1"], "wrk");
+/// Checks and tries the alert rules; the server that it comes with is not started.
+pub(crate) const PROMTOOL: Tool = debian("promtool", &["promtool", "--version"], "prometheus");
+pub(crate) const CURL: Tool = debian("curl", &["curl", "--version"], "curl");
+pub(crate) const MAN: Tool = debian("man", &["man", "--version"], "man-db");
+/// Compiles C for binaries without shared libraries. Fails when it has told its version.
+pub(crate) const MUSL: Tool = debian("musl-gcc", &["sh", "-c", "command -v musl-gcc"], "musl-tools");
+pub(crate) const SYSTEMD: Tool = debian("systemd-analyze", &["systemd-analyze", "--version"], "systemd");
 pub(crate) const NEXTEST: Tool = built("cargo-nextest", &["cargo-nextest", "--version"], "0.9.143", true);
 pub(crate) const CARGO_DENY: Tool = built("cargo-deny", &["cargo-deny", "--version"], "0.20.2", false);
 /// Debian's is too old for the client.

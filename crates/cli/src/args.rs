@@ -3,10 +3,12 @@
 use clap::{Parser, Subcommand};
 
 use crate::check::CheckArgs;
+use crate::completions::CompletionsArgs;
 use crate::config::ConfigCommand;
 use crate::consume::ConsumeArgs;
 use crate::demo::DemoArgs;
 use crate::key::KeyCommand;
+use crate::man::ManArgs;
 use crate::proxy::ProxyArgs;
 use crate::records::RecordsCommand;
 use crate::records::stats::StatsArgs;
@@ -50,6 +52,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Check(Box<CheckArgs>),
+    Completions(CompletionsArgs),
     /// Check and show configurations
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -58,6 +61,7 @@ pub(crate) enum Command {
     /// Make idempotency keys
     #[command(subcommand)]
     Key(KeyCommand),
+    Man(ManArgs),
     Proxy(Box<ProxyArgs>),
     /// Look at records, resolve, release and erase them; move and copy them
     #[command(subcommand)]

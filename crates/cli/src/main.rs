@@ -4,12 +4,14 @@
 
 mod args;
 mod check;
+mod completions;
 mod config;
 mod consume;
 mod demo;
 mod failure;
 mod input;
 mod key;
+mod man;
 mod output;
 mod paint;
 mod proxy;
@@ -40,10 +42,12 @@ fn main() -> ExitCode {
     };
     let ended = match cli.command {
         Command::Check(args) => check::run(&args),
+        Command::Completions(args) => completions::run(&args),
         Command::Config(command) => config::run(command),
         Command::Consume(args) => consume::run(*args),
         Command::Demo(args) => demo::run(&args),
         Command::Key(command) => key::run(command),
+        Command::Man(args) => man::run(&args),
         Command::Proxy(args) => proxy::run(*args),
         Command::Records(command) => records::run(*command),
         Command::Serve(args) => serve::run(*args),

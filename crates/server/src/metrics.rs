@@ -3,6 +3,8 @@
 //! Labels come from fixed sets and from the paths of routes: never from keys, principals or requests, so that nobody
 //! outside can make the number of series grow. There is no global recorder: two sidecars in one process count apart.
 
+#[cfg(test)]
+mod deployed;
 mod timed;
 
 use std::fmt;
@@ -299,15 +301,32 @@ mod tests {
         }
     }
 
-    #[test]
-    fn nothing_is_counted_under_a_name_that_is_not_described() {
-        let metrics = Metrics::new().expect("the buckets are in order");
+    /// One of everything that is counted.
+    pub(super) fn show_everything(metrics: &Metrics) {
+        use onlyonce_core::StoreErrorKind;
+        let id = RecordId::from_bytes([7; 32]);
+        for kind in [StoreErrorKind::Unavailable, StoreErrorKind::TimedOut, StoreErrorKind::Full] {
+            observe::Observer::event(metrics, &id, Fence::default(), observe::Event::StoreFailed(kind));
+        }
+        for event in [observe::Event::Busy, observe::Event::Abandoned, observe::Event::LeaseLost] {
+            observe::Observer::event(metrics, &id, Fence::default(), event);
+        }
+        http::Observer::event(metrics, "/v1/*", http::Event::SteeringIgnored);
+        metrics.answered_in("claim", "ok", Duration::from_millis(3));
+        metrics.histogram(DUPLICATE_AGE, &[]).record(0.5);
+        metrics.waiting(Some(1));
         metrics.messages(&Tally::default());
         metrics.stored(&Stats::default());
         metrics.at_work(1, 2);
         metrics.swept(&onlyonce_core::store::Swept::default(), 1.0);
         metrics.sweep_failed();
         metrics.tier("recent", TierFigures::default());
+    }
+
+    #[test]
+    fn nothing_is_counted_under_a_name_that_is_not_described() {
+        let metrics = Metrics::new().expect("the buckets are in order");
+        show_everything(&metrics);
         for line in metrics.render().lines().filter(|line| line.starts_with("# TYPE ")) {
             let name = line.split(' ').nth(2).expect("a name");
             assert!(NAMES.iter().any(|(described, _)| *described == name), "{name} has no help");

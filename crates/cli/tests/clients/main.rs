@@ -5,6 +5,8 @@
 #[path = "../proxy/binary.rs"]
 #[allow(dead_code, reason = "the proxy's own tests use the rest")]
 mod binary;
+#[path = "../tools/node.rs"]
+mod node;
 mod service;
 #[path = "../tools/mod.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

@@ -1,0 +1,63 @@
+//! `cargo xtask package`: what is handed out besides the source. A Debian package, and a binary that needs no library.
+//!
+//! Everything in a package comes from the binary itself (manual pages, completions) or from `deploy/` and `docs/`.
+
+mod check;
+mod deb;
+mod linked;
+mod standalone;
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use crate::Result;
+use crate::workspace::Workspace;
+
+pub(crate) use check::check;
+
+/// What is made.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Package {
+    /// A Debian package: binary, service, manual pages, completions, configuration.
+    #[command(after_help = "Example: cargo xtask package deb --output dist")]
+    Deb {
+        /// A binary that was built already [default: a release build is made]
+        #[arg(long, value_name = "FILE")]
+        binary: Option<PathBuf>,
+        /// Where the package goes [default: the target folder's `package`]
+        #[arg(long, value_name = "DIR")]
+        output: Option<PathBuf>,
+    },
+    /// A binary without shared libraries: with musl where rustup has it, else with a static glibc. It says which.
+    #[command(after_help = "Example: cargo xtask package static --output dist")]
+    Static {
+        /// The profile that it is built with.
+        #[arg(long, default_value = "release")]
+        profile: String,
+        /// Where the binary goes [default: the target folder's `package`]
+        #[arg(long, value_name = "DIR")]
+        output: Option<PathBuf>,
+    },
+}
+
+pub(crate) fn run(package: &Package) -> Result<()> {
+    let workspace = Workspace::read()?;
+    let folder =
+        |output: &Option<PathBuf>| output.clone().unwrap_or_else(|| workspace.target_dir.join("package"));
+    match package {
+        Package::Deb { binary, output } => {
+            let binary = match binary {
+                Some(binary) => binary.clone(),
+                None => deb::release(&workspace)?,
+            };
+            let made = deb::make(&workspace, &binary, &folder(output), deb::Effort::Small)?;
+            println!("{}", made.display());
+        }
+        Package::Static { profile, output } => {
+            let made = standalone::make(&workspace, profile, &folder(output))?;
+            println!("{}", made.display());
+        }
+    }
+    Ok(())
+}
