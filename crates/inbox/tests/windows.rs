@@ -5,20 +5,22 @@ use std::time::Duration;
 
 use onlyonce_core::{Clock, Lease, MemoryLimits, MemoryStore, Store};
 use onlyonce_inbox::suite::{Fixture, Ledger};
-use onlyonce_inbox::{MemoryBroker, Message, Source};
+use onlyonce_inbox::{MemoryBroker, Message, Source, Trouble};
 use onlyonce_testkit::ManualClock;
 
 struct InMemory {
     clock: Arc<ManualClock>,
     broker: MemoryBroker,
     store: Arc<dyn Store>,
+    /// How many settlements fail after deliveries were taken away. Then time goes on by itself, for those who try again.
+    refusals: usize,
 }
 
 impl InMemory {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::default());
         let store = Arc::new(MemoryStore::new(clock.clone(), MemoryLimits::default()));
-        Self { broker: MemoryBroker::new(clock.clone()), clock, store }
+        Self { broker: MemoryBroker::new(clock.clone()), clock, store, refusals: 0 }
     }
 }
 
@@ -41,6 +43,7 @@ impl Fixture for InMemory {
 
     async fn take_away(&self) {
         self.broker.revoke_all();
+        self.broker.trouble(Trouble::RefuseSettlement, self.refusals);
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -56,6 +59,12 @@ impl Fixture for InMemory {
     }
 
     async fn idle(&self) {
+        const STEP: Duration = Duration::from_millis(1);
+        if self.refusals > 0 {
+            // tidy: sleep because time must go on, and no faster than that of a process that stalls
+            tokio::time::sleep(STEP).await;
+            return self.clock.advance(STEP);
+        }
         if self.broker.out() == 0 && self.broker.delayed() > 0 {
             self.clock.advance(Duration::from_millis(100));
         }
@@ -67,6 +76,15 @@ mod leased {
     use super::{InMemory, Ledger};
 
     onlyonce_inbox::crash_suite!(async { InMemory::new() }, |_: &InMemory| Ledger::default());
+
+    /// The one that was frozen settles at a second or third try, for which it has to wait.
+    #[test]
+    fn z_paused_past_its_lease_on_a_broker_that_is_away_then() {
+        let make = async { InMemory { refusals: 4, ..InMemory::new() } };
+        onlyonce_inbox::suite::run(make, |fixture| {
+            onlyonce_inbox::suite::z_paused_past_its_lease(fixture, Ledger::default())
+        });
+    }
 }
 
 mod contract {

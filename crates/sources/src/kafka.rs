@@ -28,6 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use onlyonce_inbox::source::FETCH_MAX;
 use onlyonce_inbox::{Extended, Horizon, Settled, Settlement, Source, SourceError, SourceErrorKind};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{CommitMode, Consumer as _, StreamConsumer};
@@ -167,8 +168,10 @@ impl Topics {
             .set("isolation.level", "read_committed")
             .set("session.timeout.ms", (session * 1000).to_string())
             .set("heartbeat.interval.ms", (session * 1000 / 3).min(3000).to_string())
-            .set("queued.min.messages", "1000")
+            .set("queued.min.messages", (2 * FETCH_MAX).to_string())
             .set("queued.max.messages.kbytes", kilobytes.to_string())
+            // As shipped, a client that has enough in hand does not fetch for a second, however soon that is used up.
+            .set("fetch.queue.backoff.ms", "5")
             .create_with_context(Watch::new(Arc::clone(&offsets)))
             .map_err(|error| failed(DOING, error))?;
         let producer: FutureProducer = config

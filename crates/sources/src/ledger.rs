@@ -22,6 +22,8 @@ struct State<H> {
     next: u64,
     /// Delivered by the broker, and fetched by nobody yet. Each of them is also in `open`.
     ready: VecDeque<Delivery>,
+    /// How large the bodies among `ready` are together.
+    ready_bytes: usize,
     open: HashMap<Tag, H>,
     /// How many deliveries those who wait would take.
     wanted: usize,
@@ -46,6 +48,7 @@ impl<H> Ledger<H> {
         let state = State {
             next: 1,
             ready: VecDeque::new(),
+            ready_bytes: 0,
             open: HashMap::new(),
             wanted: 0,
             failure: None,
@@ -68,8 +71,11 @@ impl<H> Ledger<H> {
                     return Ok(Vec::new());
                 }
                 if !state.ready.is_empty() {
-                    let count = max.min(state.ready.len());
-                    return Ok(state.ready.drain(..count).collect());
+                    let taken = state.take_ready(max);
+                    drop(state);
+                    // There is room now for whoever reads ahead.
+                    self.asked.notify_waiters();
+                    return Ok(taken);
                 }
                 if let Some(failure) = state.failure.take() {
                     return Err(failure);
@@ -96,30 +102,49 @@ impl<H> Ledger<H> {
         }
     }
 
-    /// Puts a delivery where `fetch` finds it. What arrives after closing is only kept, to be given back.
-    pub(crate) fn deliver(&self, message: Message, before: Before, handle: H) {
+    /// Puts deliveries where `fetch` finds them, all at once: whoever waits gets them as one batch. What arrives after
+    /// closing is only kept, to be given back.
+    pub(crate) fn deliver_all(&self, deliveries: impl IntoIterator<Item = (Message, Before, H)>) {
         let mut state = self.state();
-        let tag = Tag::new(state.next);
-        state.next += 1;
-        let delivery = match before {
-            #[cfg(any(feature = "redis-streams", feature = "nats", feature = "kafka", test))]
-            Before::Counted(deliveries) => Delivery::new(tag, message).counted(deliveries),
-            #[cfg(any(feature = "rabbitmq", feature = "kafka"))]
-            Before::Flagged(redelivered) => Delivery::new(tag, message).redelivered(redelivered),
-        };
-        state.open.insert(tag, handle);
-        if !state.is_closed {
-            state.ready.push_back(delivery);
+        let next = state.next;
+        for (message, before, handle) in deliveries {
+            state.deliver(message, before, handle);
+        }
+        if state.next == next {
+            return;
         }
         state.failure = None;
         drop(state);
         self.arrived.notify_waiters();
     }
 
-    /// How many deliveries wait to be fetched.
+    /// Puts one delivery where `fetch` finds it.
+    #[cfg(any(feature = "rabbitmq", feature = "kafka", test))]
+    pub(crate) fn deliver(&self, message: Message, before: Before, handle: H) {
+        self.deliver_all([(message, before, handle)]);
+    }
+
+    /// How many more deliveries, and bytes of them, may be read ahead when `bytes_max` bytes may.
     #[cfg(feature = "kafka")]
-    pub(crate) fn ready(&self) -> usize {
-        self.state().ready.len()
+    pub(crate) fn left(&self, bytes_max: usize) -> (usize, usize) {
+        let state = self.state();
+        (FETCH_MAX.saturating_sub(state.ready.len()), bytes_max.saturating_sub(state.ready_bytes))
+    }
+
+    /// Waits until no more than `count` deliveries with `bytes` bytes wait to be fetched.
+    #[cfg(feature = "kafka")]
+    pub(crate) async fn drained(&self, count: usize, bytes: usize) {
+        loop {
+            let mut asked = std::pin::pin!(self.asked.notified());
+            asked.as_mut().enable();
+            {
+                let state = self.state();
+                if state.ready.len() <= count && state.ready_bytes <= bytes {
+                    return;
+                }
+            }
+            asked.await;
+        }
     }
 
     /// Tells the next one who fetches why nothing arrives.
@@ -147,13 +172,15 @@ impl<H> Ledger<H> {
     #[cfg(any(feature = "rabbitmq", feature = "kafka", test))]
     pub(crate) fn forget(&self, is_gone: impl Fn(&H) -> bool) -> usize {
         let mut state = self.state();
-        let gone: Vec<Tag> =
-            state.open.iter().filter(|(_, handle)| is_gone(handle)).map(|(tag, _)| *tag).collect();
-        for tag in &gone {
-            state.open.remove(tag);
-        }
-        state.ready.retain(|delivery| !gone.contains(&delivery.tag));
-        gone.len()
+        let before = state.open.len();
+        state.open.retain(|_, handle| !is_gone(handle));
+        let gone = before - state.open.len();
+        let State { ready, open, .. } = &mut *state;
+        ready.retain(|delivery| open.contains_key(&delivery.tag));
+        state.ready_bytes = state.ready.iter().map(|delivery| delivery.message.body.len()).sum();
+        drop(state);
+        self.asked.notify_waiters();
+        gone
     }
 
     /// No more fetching.
@@ -161,6 +188,7 @@ impl<H> Ledger<H> {
         let mut state = self.state();
         state.is_closed = true;
         state.ready.clear();
+        state.ready_bytes = 0;
         drop(state);
         self.arrived.notify_waiters();
     }
@@ -173,6 +201,32 @@ impl<H> Ledger<H> {
     fn state(&self) -> MutexGuard<'_, State<H>> {
         // Nothing in here panics half way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<H> State<H> {
+    fn deliver(&mut self, message: Message, before: Before, handle: H) {
+        let tag = Tag::new(self.next);
+        self.next += 1;
+        let bytes = message.body.len();
+        let delivery = match before {
+            #[cfg(any(feature = "redis-streams", feature = "nats", feature = "kafka", test))]
+            Before::Counted(deliveries) => Delivery::new(tag, message).counted(deliveries),
+            #[cfg(any(feature = "rabbitmq", feature = "kafka"))]
+            Before::Flagged(redelivered) => Delivery::new(tag, message).redelivered(redelivered),
+        };
+        self.open.insert(tag, handle);
+        if !self.is_closed {
+            self.ready.push_back(delivery);
+            self.ready_bytes += bytes;
+        }
+    }
+
+    fn take_ready(&mut self, max: usize) -> Vec<Delivery> {
+        let count = max.min(self.ready.len());
+        let taken: Vec<Delivery> = self.ready.drain(..count).collect();
+        self.ready_bytes -= taken.iter().map(|delivery| delivery.message.body.len()).sum::<usize>();
+        taken
     }
 }
 
@@ -260,6 +314,33 @@ mod tests {
         assert_eq!(waiting.await.unwrap().unwrap(), 0);
         assert_eq!(ledger.take(found[0].tag), Some(1));
         assert_eq!(ledger.drain(), [2]);
+    }
+
+    #[cfg(feature = "kafka")]
+    #[tokio::test]
+    async fn there_is_room_again_when_somebody_has_fetched() {
+        let ledger = Arc::new(Ledger::new());
+        ledger.deliver_all(
+            (0..4_u8).map(|handle| (Message::new(vec![handle; 10]), Before::Counted(1), handle)),
+        );
+        assert_eq!(ledger.left(100), (FETCH_MAX - 4, 60));
+        assert_eq!(ledger.left(30), (FETCH_MAX - 4, 0));
+        let drained = tokio::spawn({
+            let ledger = Arc::clone(&ledger);
+            async move { ledger.drained(2, 15).await }
+        });
+        // Whether it listens by now or looks later, it sees all of this.
+        for (fetched, is_over) in [(1, false), (1, false), (1, true)] {
+            assert_eq!(ledger.fetch(fetched).await.unwrap().len(), 1);
+            if is_over {
+                break;
+            }
+            tokio::task::yield_now().await;
+            assert!(!drained.is_finished(), "two are few enough, and too large");
+        }
+        drained.await.unwrap();
+        assert_eq!(ledger.forget(|_| true), 4, "also those that were fetched");
+        assert_eq!(ledger.left(100), (FETCH_MAX, 100));
     }
 
     #[tokio::test]

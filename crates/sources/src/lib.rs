@@ -98,7 +98,7 @@ pub async fn open(url: &str, options: &Options) -> Result<Box<dyn Source>, Sourc
 }
 
 /// The same failure for each of `count` items.
-#[cfg(any(feature = "redis-streams", feature = "kafka"))]
+#[cfg(any(feature = "redis-streams", feature = "nats", feature = "kafka"))]
 fn each<T>(error: &SourceError, count: usize) -> Vec<Result<T, SourceError>> {
     use std::error::Error as _;
 

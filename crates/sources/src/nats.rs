@@ -13,7 +13,8 @@
 //! explicitly; one that gives up after so many deliveries (`max_deliver`) is warned about, because the server then drops
 //! messages without a dead letter.
 //!
-//! Every settlement waits for the server's word. A retry waits in the server. The server takes a late acknowledgement for
+//! Every settlement waits for the server's word; acknowledgements that are sent together wait for its word on the last of
+//! them, because it takes them in the order in which a connection brings them. A retry waits in the server. The server takes a late acknowledgement for
 //! that of a newer delivery, so one that is near the end of its ack wait is not sent any more: the delivery is Gone.
 //!
 //! The horizon is the ack wait times `max_deliver`, or the stream's `max_age`, whichever is shorter; unbounded when it has
@@ -21,6 +22,7 @@
 
 mod convert;
 mod reader;
+mod settle;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,10 +30,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
-use async_nats::jetstream::context::{PublishError, PublishErrorKind};
-use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::{self, AckKind, Context, ErrorCode, Message, stream};
-use async_nats::{Client, ConnectOptions, Event, Request, ServerAddr};
+use async_nats::jetstream::{self, Context, Message, stream};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use futures_util::future::join_all;
 use onlyonce_core::{Clock as _, SystemClock, Timestamp};
 use onlyonce_inbox::{Extended, Horizon, Settled, Settlement, Source, SourceError, SourceErrorKind};
@@ -168,76 +168,6 @@ impl JetStream {
             && since.until(self.clock.now()) < self.settings.ack_wait.mul_f32(0.9)
     }
 
-    /// Tells the server what became of a delivery and waits for its word.
-    async fn tell(&self, handle: &Handle, kind: AckKind) -> Result<(), SourceError> {
-        const DOING: &str = "settling deliveries";
-        let Some(reply) = handle.message.reply.clone() else {
-            return Err(
-                SourceError::new(SourceErrorKind::Corrupt, DOING).because("a message without a reply")
-            );
-        };
-        let request = Request::new().payload(kind.into()).timeout(Some(self.settings.timeout));
-        self.client.send_request(reply, request).await.map(|_| ()).map_err(|error| failed(DOING, error))
-    }
-
-    async fn settle_one(&self, handle: &Handle, settlement: &Settlement) -> Result<Settled, SourceError> {
-        if !self.is_ours(handle) {
-            self.forget(handle);
-            return Ok(Settled::Gone);
-        }
-        let kind = match settlement {
-            Settlement::Ack => AckKind::Ack,
-            Settlement::Retry { after } if after.is_zero() => AckKind::Nak(None),
-            Settlement::Retry { after } => AckKind::Nak(Some(*after)),
-            Settlement::DeadLetter { reason } => {
-                self.keep_dead_letter(handle, reason).await?;
-                AckKind::Term
-            }
-        };
-        self.tell(handle, kind).await?;
-        self.forget(handle);
-        Ok(Settled::Settled)
-    }
-
-    async fn extend_one(&self, handle: &Handle) -> Result<Extended, SourceError> {
-        let now = self.clock.now();
-        if !self.is_ours(handle) {
-            self.forget(handle);
-            return Ok(Extended::Gone);
-        }
-        self.tell(handle, AckKind::Progress).await?;
-        // From before it was sent: the server counts from when it came.
-        handle.since.store(now.as_millis(), Ordering::Relaxed);
-        Ok(Extended::Extended)
-    }
-
-    async fn keep_dead_letter(&self, handle: &Handle, reason: &str) -> Result<(), SourceError> {
-        const DOING: &str = "keeping a dead letter";
-        let Settings { group, dead_letter, .. } = &self.settings;
-        let payload = handle.message.payload.clone();
-        let letter =
-            convert::Letter { delivered: &handle.message, reason, group, deliveries: handle.deliveries };
-        let largest = self.client.max_payload();
-        let room = largest.checked_sub(payload.len());
-        let Some((headers, is_whole)) = room.and_then(|room| convert::dead_letter_headers(&letter, room))
-        else {
-            let why =
-                format!("the server takes no more than {largest} bytes, and the message alone has more");
-            return Err(SourceError::new(SourceErrorKind::Refused, DOING).because(why));
-        };
-        if !is_whole {
-            let (stream, sequence) = (&self.settings.stream, handle.sequence);
-            warn!(%stream, sequence, reason, "a dead letter had no room for all that is known of it");
-        }
-        let mut sending = PublishMessage::build().payload(payload);
-        if !headers.is_empty() {
-            sending = sending.headers(headers);
-        }
-        let kept = self.context.send_publish(dead_letter.clone(), sending).await;
-        let kept = kept.map_err(|error| not_kept(DOING, error))?;
-        kept.await.map(|_| ()).map_err(|error| not_kept(DOING, error))
-    }
-
     /// This delivery is over. A newer one is not.
     fn forget(&self, handle: &Handle) {
         let mut newest = self.newest();
@@ -316,19 +246,6 @@ fn failed(doing: &'static str, error: impl std::error::Error + Send + Sync + 'st
     SourceError::new(kind, doing).because(error)
 }
 
-/// A message that could not be published. Refused: too large for the server or for the stream, or no stream takes it.
-fn not_kept(doing: &'static str, error: PublishError) -> SourceError {
-    let told = std::error::Error::source(&error).and_then(|told| told.downcast_ref::<jetstream::Error>());
-    let is_too_large =
-        told.is_some_and(|told| told.error_code() == ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM);
-    let is_refusal =
-        matches!(error.kind(), PublishErrorKind::MaxPayloadExceeded | PublishErrorKind::StreamNotFound);
-    if is_too_large || is_refusal {
-        return SourceError::new(SourceErrorKind::Refused, doing).because(error);
-    }
-    failed(doing, error)
-}
-
 impl Broker for JetStream {
     type Handle = Handle;
 
@@ -341,7 +258,7 @@ impl Broker for JetStream {
         _: &Ledger<Handle>,
         items: &[(Handle, Settlement)],
     ) -> Vec<Result<Settled, SourceError>> {
-        join_all(items.iter().map(|(handle, settlement)| self.settle_one(handle, settlement))).await
+        self.settle_all(items).await
     }
 
     async fn extend(&self, handles: &[Handle]) -> Vec<Result<Extended, SourceError>> {
@@ -350,10 +267,8 @@ impl Broker for JetStream {
 
     async fn give_back(&self, handles: Vec<Handle>) -> Result<(), SourceError> {
         let now = Settlement::Retry { after: Duration::ZERO };
-        join_all(handles.iter().map(|handle| self.settle_one(handle, &now)))
-            .await
-            .into_iter()
-            .try_for_each(|result| result.map(|_| ()))
+        let items: Vec<_> = handles.into_iter().map(|handle| (handle, now.clone())).collect();
+        self.settle_all(&items).await.into_iter().try_for_each(|result| result.map(|_| ()))
     }
 
     async fn lag(&self) -> Result<Option<u64>, SourceError> {

@@ -110,6 +110,13 @@ impl Settler {
     async fn settle_all(&self, mut to_settle: mpsc::Receiver<Settling>, aside: mpsc::Sender<Unsettled>) {
         let mut open: Vec<Settling> = Vec::new();
         while to_settle.recv_many(&mut open, FETCH_MAX).await > 0 {
+            // What ends at this very moment goes along.
+            tokio::task::yield_now().await;
+            while open.len() < FETCH_MAX
+                && let Ok(settling) = to_settle.try_recv()
+            {
+                open.push(settling);
+            }
             let first = std::mem::take(&mut open).into_iter().map(|settling| (settling, 0)).collect();
             for unsettled in self.settle(first).await {
                 let _ = aside.send(unsettled).await;

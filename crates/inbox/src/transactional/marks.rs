@@ -60,12 +60,15 @@ impl Marks {
             return Err(InboxError::misuse("a consumer and an event have names"));
         }
         let statement = format!(
-            "INSERT INTO {}.processed_events (consumer, event_id) \
-             SELECT $1, event FROM unnest($2::text[]) event GROUP BY event ORDER BY event \
+            "INSERT INTO {}.processed_events (consumer, event_id) SELECT $1, unnest($2::text[]) \
              ON CONFLICT DO NOTHING RETURNING event_id",
             self.schema
         );
-        let fresh = transaction.texts(&statement, consumer, events).await?;
+        // ORDER: by their bytes, whatever a database's own order of texts is. Here, and not there: it costs them less.
+        let mut ordered = events.to_vec();
+        ordered.sort_unstable();
+        ordered.dedup();
+        let fresh = transaction.texts(&statement, consumer, &ordered).await?;
         let mut fresh: HashSet<&str> = fresh.iter().map(String::as_str).collect();
         Ok(events.iter().map(|event| fresh.remove(event)).collect())
     }

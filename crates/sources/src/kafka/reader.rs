@@ -1,14 +1,23 @@
 //! Reads records ahead, so many and no more, and hears of rebalances also while nobody fetches.
+//!
+//! Pausing a partition throws away what the client has of it, and resuming fetches that again. So what is read ahead is
+//! bounded by not taking more from the client. Partitions are paused only when nobody has asked for long: the client has to
+//! be polled all the same, which is how it hears of rebalances, and how the group knows that it lives.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use onlyonce_inbox::Message;
 use onlyonce_inbox::source::FETCH_MAX;
 use rdkafka::consumer::Consumer as _;
-use rdkafka::message::OwnedMessage;
+use rdkafka::error::KafkaError;
+use rdkafka::message::{BorrowedMessage, OwnedMessage};
 use rdkafka::{Message as _, TopicPartitionList};
+use tokio::time::Sleep;
 use tokio_util::time::DelayQueue;
 
 use super::offsets::Place;
@@ -16,16 +25,48 @@ use super::{Handle, Reader, Topics, convert, failed};
 use crate::ledger::{Before, Ledger};
 use crate::pumped::{Patience, expired};
 
+/// How long the client is not polled while enough is read ahead: a rebalance waits for that long at the most.
+const UNPOLLED_MAX: Duration = Duration::from_secs(1);
+/// How many records are delivered together, at the most.
+const CHUNK_MAX: usize = 256;
+
 /// What the reader keeps in mind.
 #[derive(Default)]
 struct Mind {
     queue: DelayQueue<Handle>,
     /// How many retries wait in each partition that is paused for them.
     waiting: HashMap<Place, usize>,
-    /// Everything is paused: enough is read ahead.
-    is_full: bool,
-    /// About how many bytes are read ahead.
-    bytes: usize,
+    ahead: Ahead,
+}
+
+/// How far ahead it is.
+#[derive(Default)]
+enum Ahead {
+    /// There is room for more.
+    #[default]
+    Reading,
+    /// Enough is read. The client must be polled again when this is over.
+    Enough(Pin<Box<Sleep>>),
+    /// Enough is read, and everything is paused, so that the client can be polled.
+    Paused,
+}
+
+impl Ahead {
+    /// Waits until it is otherwise, and says how.
+    async fn changed(&mut self, ledger: &Ledger<Handle>, bytes_max: usize) -> Self {
+        match self {
+            Self::Reading => pending().await,
+            Self::Enough(unpolled) => tokio::select! {
+                () = ledger.drained(FETCH_MAX - 1, bytes_max.saturating_sub(1)) => Self::Reading,
+                () = unpolled => Self::Paused,
+            },
+            // Not for the sake of a few: what was thrown away has to be fetched again.
+            Self::Paused => {
+                ledger.drained(FETCH_MAX / 2, bytes_max / 2).await;
+                Self::Reading
+            }
+        }
+    }
 }
 
 impl Mind {
@@ -44,6 +85,7 @@ impl Topics {
         let Some(consumer) = self.consumer() else { return };
         let mut retries = self.waiting.lock().await;
         let (mut mind, mut patience) = (Mind::default(), Patience::default());
+        let bytes_max = self.settings.fetch_bytes_max;
         loop {
             tokio::select! {
                 Some((handle, after)) = retries.recv() => mind.put_aside(&consumer, handle, after),
@@ -52,22 +94,21 @@ impl Topics {
                         self.deliver_again(&consumer, &mut mind, ledger, handle);
                     }
                 }
-                _ = ledger.demand(), if mind.is_full => {
-                    (mind.is_full, mind.bytes) = (false, 0);
-                    let places = self.offsets().places();
-                    resume(&consumer, places.into_iter().filter(|place| !mind.waiting.contains_key(place)));
-                }
+                ahead = mind.ahead.changed(ledger, bytes_max) => self.go_on(&consumer, &mut mind, ahead),
                 // Cut off by the others, it loses nothing.
-                received = consumer.recv() => match received.map(|record| record.detach()) {
-                    Ok(record) => {
-                        patience.restore();
-                        self.deliver(&consumer, &mut mind, ledger, record);
+                received = consumer.recv(), if !matches!(mind.ahead, Ahead::Enough(_)) => {
+                    match self.deliver(&consumer, ledger, received) {
+                        Ok(()) => patience.restore(),
+                        Err(error) => {
+                            ledger.fail(failed("reading the topics", error));
+                            patience.wait().await;
+                        }
                     }
-                    Err(error) => {
-                        ledger.fail(failed("reading the topics", error));
-                        patience.wait().await;
+                    let (count, bytes) = ledger.left(bytes_max);
+                    if matches!(mind.ahead, Ahead::Reading) && (count == 0 || bytes == 0) {
+                        mind.ahead = Ahead::Enough(Box::pin(tokio::time::sleep(UNPOLLED_MAX)));
                     }
-                },
+                }
             }
             if consumer.context().has_changed() {
                 ledger.recover();
@@ -75,28 +116,60 @@ impl Topics {
                 ledger.forget(|handle| !offsets.is_open(handle));
                 // librdkafka keeps a partition paused that was taken away and given back.
                 resume(&consumer, offsets.places());
-                (mind.is_full, mind.bytes) = (false, 0);
+                mind.ahead = Ahead::Reading;
                 mind.waiting.clear();
             }
         }
     }
 
-    fn deliver(&self, consumer: &Reader, mind: &mut Mind, ledger: &Ledger<Handle>, record: OwnedMessage) {
+    fn go_on(&self, consumer: &Reader, mind: &mut Mind, ahead: Ahead) {
+        if matches!(ahead, Ahead::Paused) {
+            pause(consumer, self.offsets().places());
+        } else if matches!(mind.ahead, Ahead::Paused) {
+            let places = self.offsets().places();
+            resume(consumer, places.into_iter().filter(|place| !mind.waiting.contains_key(place)));
+        }
+        mind.ahead = ahead;
+    }
+
+    /// Delivers what was received, and what the client has ready behind it, as far as there is room.
+    fn deliver<'c>(
+        &self,
+        consumer: &'c Reader,
+        ledger: &Ledger<Handle>,
+        first: Result<BorrowedMessage<'c>, KafkaError>,
+    ) -> Result<(), KafkaError> {
+        let (count, mut bytes) = ledger.left(self.settings.fetch_bytes_max);
+        let count = count.min(CHUNK_MAX);
+        let mut chunk = Vec::new();
+        let mut next = Some(first);
+        let mut ended = Ok(());
+        while let Some(received) = next.take() {
+            match received.map(|record| record.detach()) {
+                Ok(record) => chunk.extend(self.delivery(record)),
+                Err(error) => {
+                    ended = Err(error);
+                    break;
+                }
+            }
+            bytes = bytes.saturating_sub(chunk.last().map_or(0, |(message, ..)| message.body.len()));
+            if chunk.len() < count && bytes > 0 {
+                next = consumer.recv().now_or_never();
+            }
+        }
+        ledger.deliver_all(chunk);
+        ended
+    }
+
+    /// `None` when its partition is not ours.
+    fn delivery(&self, record: OwnedMessage) -> Option<(Message, Before, Handle)> {
         let place: Place = (record.topic().into(), record.partition());
         let offset = record.offset();
-        let Some(epoch) = self.offsets().deliver(&place, offset) else { return };
+        let epoch = self.offsets().deliver(&place, offset)?;
         let message = convert::message(&record);
-        if ledger.ready() == 0 {
-            mind.bytes = 0;
-        }
-        mind.bytes += message.body.len();
         let handle = Handle { place, offset, epoch, deliveries: 1, record: Arc::new(record) };
         // The broker does not say whether it was delivered before.
-        ledger.deliver(message, Before::Flagged(false), handle);
-        if !mind.is_full && (ledger.ready() >= FETCH_MAX || mind.bytes >= self.settings.fetch_bytes_max) {
-            mind.is_full = true;
-            pause(consumer, self.offsets().places());
-        }
+        Some((message, Before::Flagged(false), handle))
     }
 
     fn deliver_again(&self, consumer: &Reader, mind: &mut Mind, ledger: &Ledger<Handle>, handle: Handle) {
@@ -110,7 +183,7 @@ impl Topics {
         match left {
             Some(0) => {
                 mind.waiting.remove(&place);
-                if !mind.is_full {
+                if !matches!(mind.ahead, Ahead::Paused) {
                     resume(consumer, [place]);
                 }
             }

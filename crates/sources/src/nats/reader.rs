@@ -8,7 +8,8 @@ use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::pull::Batch;
 use futures_util::StreamExt as _;
 use onlyonce_core::Clock as _;
-use onlyonce_inbox::{SourceError, SourceErrorKind};
+use onlyonce_inbox::source::FETCH_MAX;
+use onlyonce_inbox::{self as inbox, SourceError, SourceErrorKind};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -67,40 +68,49 @@ impl JetStream {
     async fn take_all(
         &self,
         ledger: &Ledger<Handle>,
-        mut batch: Batch,
+        batch: Batch,
         wait_max: Duration,
     ) -> Result<usize, SourceError> {
         let mut count = 0;
+        // Those that have come together are delivered together.
+        let mut chunks = batch.ready_chunks(FETCH_MAX);
         loop {
             let next = tokio::select! {
-                next = timeout(wait_max, batch.next()) => next,
+                next = timeout(wait_max, chunks.next()) => next,
                 // What a connection that broke had under way is delivered again by the server.
                 () = self.link.changed.notified() => return Err(unavailable("the connection was lost")),
             };
-            match next {
-                Ok(Some(Ok(message))) => {
-                    self.deliver(ledger, message);
-                    count += 1;
-                }
-                Ok(Some(Err(error))) if ENDS.iter().any(|end| error.to_string().contains(end)) => {
-                    return Ok(count);
-                }
-                Ok(Some(Err(error))) => return Err(unavailable(error)),
+            let chunk = match next {
+                Ok(Some(chunk)) => chunk,
                 Ok(None) => return Ok(count),
                 Err(_) => return Err(unavailable("no answer in time")),
+            };
+            let (mut delivered, mut ended) = (Vec::with_capacity(chunk.len()), None);
+            for next in chunk {
+                match next {
+                    Ok(message) => delivered.push(message),
+                    Err(error) => ended = ended.or(Some(error)),
+                }
+            }
+            count += delivered.len();
+            ledger.deliver_all(delivered.into_iter().filter_map(|message| self.delivery(message)));
+            match ended {
+                None => {}
+                Some(error) if ENDS.iter().any(|end| error.to_string().contains(end)) => return Ok(count),
+                Some(error) => return Err(unavailable(error)),
             }
         }
     }
 
-    fn deliver(&self, ledger: &Ledger<Handle>, delivered: Message) {
+    fn delivery(&self, delivered: Message) -> Option<(inbox::Message, Before, Handle)> {
         let Some((message, sequence, deliveries)) = convert::message(&delivered) else {
             warn!(stream = %self.settings.stream, "a message that is not from a stream was left out");
-            return;
+            return None;
         };
         self.newest().insert(sequence, deliveries);
         let since = Arc::new(AtomicU64::new(self.clock.now().as_millis()));
         let handle = Handle { message: Arc::new(delivered), sequence, deliveries, since };
-        ledger.deliver(message, Before::Counted(deliveries), handle);
+        Some((message, Before::Counted(deliveries), handle))
     }
 
     /// A server that lost its consumers gets ours again; what was not acknowledged is delivered again.

@@ -99,11 +99,11 @@ impl RedisStream {
         if let Some(bytes) = entries.iter().map(Entry::bytes).sum::<usize>().checked_div(entries.len()) {
             self.entry_bytes.store(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
-        for entry in entries {
+        ledger.deliver_all(entries.into_iter().map(|entry| {
             let handle = Handle { id: entry.id.clone(), deliveries: entry.deliveries };
             let message = entry.message(&self.settings.stream, &self.settings.body);
-            ledger.deliver(message, Before::Counted(handle.deliveries), handle);
-        }
+            (message, Before::Counted(handle.deliveries), handle)
+        }));
     }
 
     /// How many entries may be fetched at once, when they are about as large as the last ones were.

@@ -1,9 +1,12 @@
 //! Kafka: the suites on librdkafka's mock cluster, and what only this broker does. Its groups take seconds to form, so
 //! everything waits for them together.
 
+use std::collections::HashSet;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use onlyonce_inbox::source::FETCH_MAX;
 use onlyonce_inbox::suite::in_time;
 use onlyonce_inbox::{Extended, Horizon, Settled, Settlement, Source, SourceErrorKind};
 use onlyonce_sources::{Options, open};
@@ -193,6 +196,7 @@ async fn what_only_kafka_does() {
         a_retry_holds_up_its_partition_and_no_other(),
         a_revoked_delivery_is_gone(),
         a_broker_that_was_away_costs_no_record(),
+        who_has_read_enough_ahead_hears_of_rebalances_and_reads_on(),
         what_cannot_be_opened_is_told(),
     );
 }
@@ -289,6 +293,44 @@ async fn a_broker_that_was_away_costs_no_record() {
     })
     .await;
     source.close().await.expect("closed");
+}
+
+/// Nobody fetches from the first of two members, which has read as far ahead as it may.
+async fn who_has_read_enough_ahead_hears_of_rebalances_and_reads_on() {
+    const EACH: usize = 3 * FETCH_MAX;
+    let stage = Kafka::new(2);
+    let bodies: Vec<_> = (0..2 * EACH).map(|number| format!("{number}")).collect();
+    join_all(
+        bodies
+            .iter()
+            .zip([0, 1].into_iter().cycle())
+            .map(|(body, partition)| stage.publish_to(partition, &[], body.as_bytes())),
+    )
+    .await;
+    let first = stage.open(patient()).await;
+    let held = fetch(&*first, 1).await;
+    let second = stage.open(patient()).await;
+    let theirs = fetch(&*second, 1).await;
+    assert_eq!((held.len(), theirs.len()), (1, 1));
+    let mut seen = HashSet::new();
+    let mut open = [(&first, held), (&second, theirs)];
+    in_time("everything finished", async {
+        while open.iter().any(|(_, found)| !found.is_empty()) || stage.outstanding() > 0 {
+            for (source, found) in &mut open {
+                let bodies = found.iter().map(|delivery| delivery.message.body.clone());
+                seen.extend(bodies);
+                let acks = found.drain(..).map(|delivery| (delivery.tag, Settlement::Ack)).collect();
+                source.settle(acks).await.expect("answered");
+                let patience = Duration::from_millis(100);
+                *found =
+                    tokio::time::timeout(patience, fetched(&***source, FETCH_MAX)).await.unwrap_or_default();
+            }
+        }
+    })
+    .await;
+    assert_eq!(seen.len(), bodies.len(), "none is left out");
+    first.close().await.expect("closed");
+    second.close().await.expect("closed");
 }
 
 async fn what_cannot_be_opened_is_told() {

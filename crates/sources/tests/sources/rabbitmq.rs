@@ -127,25 +127,6 @@ impl Stage for Queue {
     }
 }
 
-/// Every window but Z, where a consumer that is frozen and cut off was seen to hang now and then (issue 6): what the
-/// contract says of deliveries that were taken away is asked by its own clause.
-macro_rules! windows_but_z {
-    ([$($to:tt)*] $($own:tt)*) => {
-        $($to)*! { $($own)*;
-            w0_killed_before_the_claim,
-            w1_killed_before_the_effect,
-            w2_killed_before_the_mark,
-            w2_killed_before_the_mark_under_hold,
-            w3_killed_before_the_acknowledgement,
-            f_failed_and_tried_again,
-            x_the_store_is_away,
-            p_kills_every_process,
-            d_published_twice,
-            k_killed_again_and_again,
-        }
-    };
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_clause_and_every_window_holds_on_rabbitmq() {
     let server = Arc::new(RabbitServer::start(&[]).expect("a server"));
@@ -170,7 +151,7 @@ async fn every_clause_and_every_window_holds_on_rabbitmq() {
         a_retry_waits_for_its_queue(&server),
         a_message_that_would_expire_is_retried_and_kept(&server),
     );
-    windows_but_z!([crate::windows_at_once] name => Queue::new(&server, name).await).await;
+    onlyonce_inbox::each_window!([crate::windows_at_once] name => Queue::new(&server, name).await).await;
     // ORDER: last, because the server is killed.
     broker::what_a_killed_broker_kept_is_delivered_again(&Queue::new(&server, "killed").await).await;
 }
@@ -178,7 +159,7 @@ async fn every_clause_and_every_window_holds_on_rabbitmq() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_window_holds_with_transactions_on_rabbitmq() {
     let server = Arc::new(RabbitServer::start(&[]).expect("a server"));
-    windows_but_z!([crate::transactions_at_once] name => Queue::new(&server, name).await).await;
+    onlyonce_inbox::each_window!([crate::transactions_at_once] name => Queue::new(&server, name).await).await;
 }
 
 /// A retry whose queue is away when its wait ends is passed on once the queue is there again.
