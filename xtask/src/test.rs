@@ -18,7 +18,7 @@ pub(crate) enum Depth {
 }
 
 /// What the steps need. A tool that is missing is installed, or the run fails: no step is ever skipped.
-const TOOLS: [Tool; 16] = [
+const TOOLS: [Tool; 18] = [
     tools::GIT,
     tools::PYTHON,
     tools::PIP,
@@ -32,6 +32,8 @@ const TOOLS: [Tool; 16] = [
     tools::RABBITMQ,
     tools::VALKEY,
     tools::FAKETIME,
+    tools::CHROMIUM,
+    tools::CHROMEDRIVER,
     tools::NEXTEST,
     tools::CARGO_DENY,
     tools::TYPOS,

@@ -6,6 +6,7 @@
 //! | `/health/ready` | whoever sends it requests: it takes them, and its store answers | no |
 //! | `/health/guarantee` | whoever relies on it: the promise in force | yes |
 //! | `/metrics` | Prometheus | yes |
+//! | `/`, `/assets/*` | somebody on call: the dashboard | no |
 
 use std::convert::Infallible;
 use std::io;
@@ -27,6 +28,7 @@ use crate::bearer::bearer;
 use crate::body::OnItsWay;
 use crate::clock::Stopwatch;
 use crate::config::AdminSettings;
+use crate::dashboard;
 use crate::listen::{Answers, Connection, Door, ListenAddress};
 use crate::metrics::Metrics;
 use crate::store::Tiers;
@@ -179,6 +181,11 @@ impl hyper::service::Service<Request<Incoming>> for AdminService {
 impl Admin {
     async fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
         let path = request.uri().path();
+        if matches!(*request.method(), Method::GET | Method::HEAD)
+            && let Some(page) = dashboard::asset(path, request.headers())
+        {
+            return page;
+        }
         if !matches!(path, "/health/live" | "/health/ready" | "/health/guarantee" | "/metrics") {
             let all = "there are /health/live, /health/ready, /health/guarantee and /metrics";
             return problem(StatusCode::NOT_FOUND, all);

@@ -36,6 +36,7 @@ mod reload;
 mod drain;
 mod sweep;
 mod admin;
+mod dashboard;
 mod metrics;
 mod logging;
 mod timer;
