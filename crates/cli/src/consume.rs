@@ -86,7 +86,7 @@ pub(crate) struct ConsumeArgs {
     #[arg(long = "cache", value_name = "URL")]
     fast_tier: Option<String>,
 
-    /// Where health and metrics are, such as 127.0.0.1:9090. Off loopback `admin.token` must be set too
+    /// Where health, metrics, the records API and the dashboard are, such as 127.0.0.1:9090. Off loopback `admin.token` must be set too
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<ListenAddress>,
 

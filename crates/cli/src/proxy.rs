@@ -90,7 +90,7 @@ pub(crate) struct SettingsArgs {
     #[arg(long = "cache", value_name = "URL", help_heading = "Store")]
     fast_tier: Option<String>,
 
-    /// Where health and metrics are, such as 127.0.0.1:9090. Off loopback `admin.token` must be set too
+    /// Where health, metrics, the records API and the dashboard are, such as 127.0.0.1:9090. Off loopback `admin.token` must be set too
     #[arg(long, value_name = "ADDRESS", help_heading = "Operators")]
     admin: Option<ListenAddress>,
 

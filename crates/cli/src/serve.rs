@@ -87,6 +87,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DURATION")]
     drain: Option<Span>,
 
+    /// Where health, metrics, the records API and the dashboard are, such as 127.0.0.1:9090. Off loopback `admin.token` must be set too
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<ListenAddress>,
+
     /// One JSON object a line on standard error
     #[arg(long)]
     json_logs: bool,
@@ -112,6 +116,7 @@ impl ServeArgs {
         flags.tls.client_ca = self.tls_client_ca;
         flags.store.url = self.store;
         flags.store.fast_tier = self.fast_tier;
+        flags.admin.listen = self.admin;
         flags.log.json = self.json_logs.then_some(true);
         flags.log.filter = self.log;
         Sources { file: self.config, environment: environment(std::env::vars_os()), flags }
@@ -128,6 +133,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
         let signals = Signals::listen().map_err(|error| Failure::System(Box::new(error)))?;
         let claims = Box::pin(Claims::start(&sources)).await.map_err(start_failure)?;
         write_line(&format!("listening on {}", claims.address()))?;
+        if let Some(address) = claims.admin_address() {
+            write_line(&format!("admin on {address}"))?;
+        }
         write_line(claims.promise())?;
         claims.run(signals).await;
         Ok(())

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use http::Response;
 use http::request::Parts;
-use onlyonce_core::Engine;
+use onlyonce_core::{Engine, Scope};
 use tower_layer::Layer;
 
 use crate::body::Body;
 use crate::limits::Room;
 use crate::observe::{Observer, Traced};
-use crate::principal::TokenVerifier;
+use crate::principal::{self, TokenVerifier};
 use crate::route::Route;
 use crate::rules::{Acknowledgement, PrincipalRule, Rules, RulesError};
 use crate::service::OnceService;
@@ -131,6 +131,28 @@ impl Handle {
         let made = Routes::new(&self.0.ground, defaults, routes)?;
         self.0.routes.store(Arc::new(made));
         Ok(())
+    }
+
+    /// The scope of a request for `path` by who shows `shown` to the rule of its route: where its key would be looked
+    /// for. `None` shows nothing.
+    pub fn scope(&self, path: &str, shown: Option<&str>) -> Scope {
+        let route = self.0.route(path);
+        route.scope(principal::shown(&route.principal, shown), path)
+    }
+
+    /// Every scope that who shows `shown` may have keys in, one for each namespace and way of telling callers apart.
+    /// Paths are left out: they do not change a scope's tag.
+    pub fn scopes(&self, shown: Option<&str>) -> Vec<Scope> {
+        let routes = self.0.routes.load();
+        let mut scopes: Vec<Scope> = Vec::new();
+        for route in routes.listed.iter().chain([&routes.rest]) {
+            let principal = principal::shown(&route.principal, shown);
+            let scope = Scope::new(Arc::clone(&route.namespace), principal);
+            if !scopes.contains(&scope) {
+                scopes.push(scope);
+            }
+        }
+        scopes
     }
 }
 

@@ -96,6 +96,17 @@ pub(crate) fn principal(
     }
 }
 
+/// The principal that `shown` is, for operators who know what callers show: a credential under `authorization`, else what
+/// the rule reads. Who shows nothing is anonymous.
+pub(crate) fn shown(rule: &PrincipalRule, shown: Option<&str>) -> Principal {
+    match (rule, shown) {
+        (PrincipalRule::Shared, _) => Principal::Shared,
+        (_, None) => Principal::Anonymous,
+        (PrincipalRule::Authorization, Some(line)) => credential(line.as_bytes()),
+        (_, Some(text)) => Principal::named(text),
+    }
+}
+
 /// Whether a retry may come with another credential, because this one is a JWT that is refreshed now and then.
 pub(crate) fn looks_like_jwt(headers: &HeaderMap) -> bool {
     let line = headers.get(AUTHORIZATION).map(http::HeaderValue::as_bytes).unwrap_or_default();

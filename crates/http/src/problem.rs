@@ -147,7 +147,8 @@ impl Problem {
 
 /// The commands with which an operator ends the doubt, one way or the other.
 fn resolve_commands(id: &RecordId, fence: Fence) -> Value {
-    let command = |verdict: &str| format!("onlyonce records resolve {id} --fence {fence} --{verdict}");
+    let command =
+        |verdict: &str| format!("onlyonce records resolve {id} --fence {fence} --{verdict} --why REASON");
     serde_json::json!({ "executed": command("executed"), "not_executed": command("not-executed") })
 }
 

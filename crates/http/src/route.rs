@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use http::Method;
 use onlyonce_core::{
-    Engine, EngineError, KeyForm, Lease, Outcome, Policy, Retention, Tombstone, UnknownPolicy,
+    Engine, EngineError, KeyForm, Lease, Outcome, Policy, Principal, Retention, Scope, Tombstone,
+    UnknownPolicy,
 };
 
 use self::pattern::Pattern;
@@ -108,6 +109,12 @@ impl Route {
 
     pub(crate) fn protects(&self, method: &Method) -> bool {
         self.methods.contains(method)
+    }
+
+    /// In which scope the keys of `principal` are, on `path`.
+    pub(crate) fn scope(&self, principal: Principal, path: &str) -> Scope {
+        let scope = Scope::new(Arc::clone(&self.namespace), principal);
+        if self.scope_path { scope.on_path(path) } else { scope }
     }
 
     /// Whether there are requests that run here without protection.

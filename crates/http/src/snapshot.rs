@@ -12,6 +12,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use onlyonce_core::record::codec::CodecError;
 use onlyonce_core::record::codec::wire::{Reader, Writer};
+use onlyonce_core::{MisuseError, Outcome, Tombstone};
 
 use crate::body::Body;
 
@@ -31,8 +32,13 @@ pub(crate) fn head(status: StatusCode) -> Vec<u8> {
     vec![VERSION, high, low]
 }
 
+/// The outcome of an answer that is not kept, as a retry will hear of it.
+pub fn not_kept(status: StatusCode, why: Tombstone) -> Result<Outcome, MisuseError> {
+    Outcome::tombstone(CONTENT_VERSION, why).with_head(head(status))
+}
+
 /// The status in a head, if it is one of ours.
-pub(crate) fn status_in(head: &[u8]) -> Option<StatusCode> {
+pub fn status_in(head: &[u8]) -> Option<StatusCode> {
     match *head {
         [VERSION, high, low] => StatusCode::from_u16(u16::from_be_bytes([high, low])).ok(),
         _ => None,
@@ -56,6 +62,11 @@ impl Snapshot {
     /// Writes what may be replayed of an answer.
     pub fn encode(&self, keep_cookies: bool) -> Vec<u8> {
         encode(self.status, &self.headers, self.trailers.as_ref(), &self.body, keep_cookies)
+    }
+
+    /// The outcome that is replayed as this answer.
+    pub fn to_outcome(&self, keep_cookies: bool) -> Result<Outcome, MisuseError> {
+        Outcome::kept(CONTENT_VERSION, self.encode(keep_cookies)).with_head(head(self.status))
     }
 
     /// Reads an answer back.

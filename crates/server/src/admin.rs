@@ -1,12 +1,22 @@
-//! The admin side: health and figures, at an address of its own, so that what callers can reach says nothing of it.
+//! The admin side: health, figures, records and the dashboard, at an address of its own, so that what callers can reach says
+//! nothing of it.
 //!
 //! | path | for | token |
 //! |---|---|---|
 //! | `/health/live` | whoever restarts processes: it runs | no |
 //! | `/health/ready` | whoever sends it requests: it takes them, and its store answers | no |
+//! | `/`, `/assets/…` | the dashboard, which says nothing by itself | no |
 //! | `/health/guarantee` | whoever relies on it: the promise in force | yes |
 //! | `/metrics` | Prometheus | yes |
-//! | `/`, `/assets/*` | somebody on call: the dashboard | no |
+//! | `/api/…` | operators: records, events, the overview, the audit | yes |
+
+mod client;
+mod events;
+mod figures;
+mod guard;
+mod health;
+mod overview;
+mod router;
 
 use std::convert::Infallible;
 use std::io;
@@ -14,83 +24,109 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{Request, Response};
 use hyper::body::Incoming;
-use onlyonce_core::{Engine, RecordId};
+use onlyonce_core::{Engine, Timestamp};
 use onlyonce_http::Body;
-use serde_json::{Value, json};
-use tokio::sync::Mutex;
+use serde_json::Value;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use crate::bearer::bearer;
+pub use self::client::{AdminClient, CallError, EventStream, ServerEvent};
+use self::health::Counted;
+use self::overview::SweptBefore;
 use crate::body::OnItsWay;
-use crate::clock::Stopwatch;
 use crate::config::AdminSettings;
-use crate::dashboard;
 use crate::listen::{Answers, Connection, Door, ListenAddress};
 use crate::metrics::Metrics;
+use crate::operator::{Audit, Operator, Place, now};
 use crate::store::Tiers;
-
-/// How long the store may take to show that it is there.
-const READY_WITHIN: Duration = Duration::from_secs(2);
-/// How old the count of records may be: on some stores it is not for nothing.
-const COUNT_AGAIN_AFTER: Duration = Duration::from_secs(15);
 
 /// How long those who are being answered have when the process ends.
 const LAST_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+/// How long commands have whose sender is gone by then.
+const LAST_COMMANDS_WITHIN: Duration = Duration::from_secs(30);
 /// How often what was observed is put into its buckets, so that it takes no room when nobody reads it.
 const TIDY_UP_EVERY: Duration = Duration::from_secs(5);
+/// How many commands are read and run at a time: each holds its body in memory.
+const COMMANDS_MAX: usize = 8;
+/// How many may look on at a time: each keeps a connection.
+const LOOKING_ON_MAX: usize = 32;
 
 /// Where the promise in force is known.
 pub(crate) type PromiseInForce = Box<dyn Fn() -> Value + Send + Sync>;
-
-/// What is shown, from where it is known.
-pub(crate) struct Admin {
-    metrics: Arc<Metrics>,
-    engine: Engine,
-    tiers: Tiers,
-    promise: PromiseInForce,
-    token: Option<String>,
-    /// Cancelled once no more work is taken.
-    stopping: CancellationToken,
-    counted: Mutex<Option<Stopwatch>>,
-    /// What else is to be counted before figures are shown.
-    also: Option<Also>,
-}
-
+/// Where the configuration in force is known, without its secrets.
+pub(crate) type ConfigurationInForce = Box<dyn Fn() -> String + Send + Sync>;
 /// Counts something into the figures.
 pub(crate) type Also = Box<dyn Fn(Arc<Metrics>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// What is shown, from where it is known.
+pub(crate) struct Ground {
+    /// `proxy`, `consume` or `serve`.
+    pub(crate) command: &'static str,
+    /// Where work runs; with what stands in front of its store.
+    pub(crate) engines: Vec<(Engine, Tiers)>,
+    /// Where records are.
+    pub(crate) places: Vec<Place>,
+    pub(crate) promise: PromiseInForce,
+    pub(crate) configuration: ConfigurationInForce,
+    /// What was odd about the configuration.
+    pub(crate) warnings: Vec<String>,
+    /// What else is to be counted before figures are shown.
+    pub(crate) also: Option<Also>,
+}
+
+/// The admin side of a process.
+pub(crate) struct Admin {
+    ground: Ground,
+    operator: Operator,
+    metrics: Arc<Metrics>,
+    token: Option<String>,
+    started_at: Timestamp,
+    /// Cancelled once no more work is taken.
+    stopping: CancellationToken,
+    /// Cancelled once nobody is answered any more.
+    closing: CancellationToken,
+    counted: Mutex<Counted>,
+    swept: Mutex<SweptBefore>,
+    commands: Semaphore,
+    looking_on: Arc<Semaphore>,
+    /// Commands go on when whoever sent them is gone.
+    tasks: TaskTracker,
+}
 
 /// The admin side, listening.
 pub(crate) struct AdminDoor {
     door: Door<Arc<Admin>>,
-    metrics: Arc<Metrics>,
-    stopping: CancellationToken,
+    admin: Arc<Admin>,
 }
 
 impl AdminDoor {
     pub(crate) async fn open(
         settings: &AdminSettings,
         metrics: Arc<Metrics>,
-        (engine, tiers): (Engine, Tiers),
-        promise: PromiseInForce,
-        also: Option<Also>,
+        mut ground: Ground,
     ) -> io::Result<Self> {
-        let stopping = CancellationToken::new();
-        let admin = Admin {
-            metrics: Arc::clone(&metrics),
-            engine,
-            tiers,
-            promise,
+        let audit = settings.audit.clone().map(Audit::new);
+        let places = std::mem::take(&mut ground.places);
+        let admin = Arc::new(Admin {
+            ground,
+            operator: Operator::new(places, audit, Some(metrics.events())),
+            metrics,
             token: settings.token.clone(),
-            stopping: stopping.clone(),
-            counted: Mutex::new(None),
-            also,
-        };
-        let door = Door::open(settings.door.clone(), None, Arc::new(admin)).await?;
-        Ok(Self { door, metrics, stopping })
+            started_at: now(),
+            stopping: CancellationToken::new(),
+            closing: CancellationToken::new(),
+            counted: Mutex::default(),
+            swept: Mutex::default(),
+            commands: Semaphore::new(COMMANDS_MAX),
+            looking_on: Arc::new(Semaphore::new(LOOKING_ON_MAX)),
+            tasks: TaskTracker::new(),
+        });
+        let door = Door::open(settings.door.clone(), None, Arc::clone(&admin)).await?;
+        Ok(Self { door, admin })
     }
 
     pub(crate) const fn address(&self) -> &ListenAddress {
@@ -98,7 +134,7 @@ impl AdminDoor {
     }
 
     pub(crate) fn metrics(&self) -> Arc<Metrics> {
-        Arc::clone(&self.metrics)
+        Arc::clone(&self.admin.metrics)
     }
 
     /// Answers until `ended` resolves.
@@ -107,7 +143,7 @@ impl AdminDoor {
             let mut every = tokio::time::interval(TIDY_UP_EVERY);
             loop {
                 every.tick().await;
-                self.metrics.tidy_up();
+                self.admin.metrics.tidy_up();
             }
         };
         tokio::select! {
@@ -116,8 +152,12 @@ impl AdminDoor {
             () = ended => {}
         }
         self.door.close();
+        self.admin.closing.cancel();
         self.door.end(LAST_ANSWERS_WITHIN).await;
         self.door.cut().await;
+        // ORDER: commands whose sender is gone go on to their end before the store is closed.
+        self.admin.tasks.close();
+        let _ = tokio::time::timeout(LAST_COMMANDS_WITHIN, self.admin.tasks.wait()).await;
     }
 }
 
@@ -131,7 +171,7 @@ pub(crate) struct Showing {
 impl Showing {
     pub(crate) fn begin(admin: Option<AdminDoor>) -> Self {
         let ended = CancellationToken::new();
-        let stopping = admin.as_ref().map_or_else(CancellationToken::new, |admin| admin.stopping.clone());
+        let stopping = admin.as_ref().map_or_else(CancellationToken::new, |door| door.admin.stopping.clone());
         let task = admin.map(|admin| tokio::spawn(admin.run_until(ended.clone().cancelled_owned())));
         Self { stopping, ended, task }
     }
@@ -171,104 +211,10 @@ impl hyper::service::Service<Request<Incoming>> for AdminService {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (admin, in_hand) = (Arc::clone(&self.admin), self.connection.request());
+        let from = self.connection.peer.map_or_else(|| "unix socket".to_owned(), |peer| peer.to_string());
         Box::pin(async move {
-            let response = admin.answer(&request).await;
+            let response = router::answer(&admin, request, from).await;
             Ok(response.map(|body| OnItsWay::new(body, in_hand)))
         })
     }
-}
-
-impl Admin {
-    async fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
-        let path = request.uri().path();
-        if matches!(*request.method(), Method::GET | Method::HEAD)
-            && let Some(page) = dashboard::asset(path, request.headers())
-        {
-            return page;
-        }
-        if !matches!(path, "/health/live" | "/health/ready" | "/health/guarantee" | "/metrics") {
-            let all = "there are /health/live, /health/ready, /health/guarantee and /metrics";
-            return problem(StatusCode::NOT_FOUND, all);
-        }
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut refusal = problem(StatusCode::METHOD_NOT_ALLOWED, "this is only read");
-            refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return refusal;
-        }
-        match path {
-            "/health/live" => shown(StatusCode::OK, &json!({ "status": "live" })),
-            "/health/ready" => self.ready().await,
-            _ if !self.may_ask(request) => {
-                let mut refusal =
-                    problem(StatusCode::UNAUTHORIZED, "admin.token must be shown as a bearer token");
-                refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-                refusal
-            }
-            "/metrics" => self.figures().await,
-            _ => shown(StatusCode::OK, &(self.promise)()),
-        }
-    }
-
-    fn may_ask<B>(&self, request: &Request<B>) -> bool {
-        let Some(token) = &self.token else { return true };
-        bearer(request.headers()) == Some(blake3::hash(token.as_bytes()))
-    }
-
-    async fn ready(&self) -> Response<Body> {
-        if self.stopping.is_cancelled() {
-            return problem(StatusCode::SERVICE_UNAVAILABLE, "stopping: no new work is taken");
-        }
-        // Any id will do: a store that can say that there is no such record can be asked for others.
-        let id = RecordId::from_bytes([0; 32]);
-        match tokio::time::timeout(READY_WITHIN, self.engine.store().lookup(&id)).await {
-            Ok(Ok(_)) => shown(StatusCode::OK, &json!({ "status": "ready" })),
-            Ok(Err(error)) => {
-                problem(StatusCode::SERVICE_UNAVAILABLE, &format!("the store fails: {}", error.code()))
-            }
-            Err(_) => problem(StatusCode::SERVICE_UNAVAILABLE, "the store does not answer"),
-        }
-    }
-
-    async fn figures(&self) -> Response<Body> {
-        self.metrics.at_work(self.engine.running(), self.engine.waiting());
-        self.tiers.count(&self.metrics);
-        self.count_records().await;
-        if let Some(also) = &self.also {
-            also(Arc::clone(&self.metrics)).await;
-        }
-        let mut response = Response::new(Body::from(self.metrics.render()));
-        let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-        response.headers_mut().insert(CONTENT_TYPE, text);
-        response
-    }
-
-    /// Figures that cannot be had are left as they were: their age can be seen from the failures beside them.
-    async fn count_records(&self) {
-        let mut counted = self.counted.lock().await;
-        if counted.is_some_and(|watch| watch.elapsed() < COUNT_AGAIN_AFTER) {
-            return;
-        }
-        if let Ok(Ok(stats)) = tokio::time::timeout(READY_WITHIN, self.engine.store().stats()).await {
-            self.metrics.stored(&stats);
-        }
-        *counted = Some(Stopwatch::start());
-    }
-}
-
-fn shown(status: StatusCode, value: &Value) -> Response<Body> {
-    json_of(status, value, HeaderValue::from_static("application/json"))
-}
-
-fn problem(status: StatusCode, detail: &str) -> Response<Body> {
-    let title = status.canonical_reason().unwrap_or_default();
-    let value = json!({ "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail });
-    json_of(status, &value, HeaderValue::from_static("application/problem+json"))
-}
-
-fn json_of(status: StatusCode, value: &Value, content_type: HeaderValue) -> Response<Body> {
-    let mut response = Response::new(Body::from(format!("{value}\n")));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, content_type);
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }

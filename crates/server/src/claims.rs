@@ -10,7 +10,6 @@ mod keyed;
 mod namespace;
 mod openapi;
 mod quota;
-mod refusal;
 mod remote;
 mod request;
 mod router;
@@ -20,14 +19,19 @@ mod wait;
 use std::sync::Arc;
 
 use onlyonce_core::Store;
+use serde_json::json;
 
+pub(crate) use self::content::{Typed, decoded, encoded, millis};
 use self::front::ClaimsFront;
 use self::namespace::Namespaces;
+pub(crate) use self::namespace::place;
 use self::router::Api;
 use self::tokens::Tokens;
+use crate::admin::{self, AdminDoor, Showing};
 use crate::config::{ServeSettings, Sources};
 use crate::listen::{Door, ListenAddress};
-use crate::sidecar::{Signals, StartError, StopTwice};
+use crate::refusal;
+use crate::sidecar::{self, Signals, StartError, StopTwice, metrics};
 use crate::store::Tiers;
 use crate::sweep::sweep;
 use crate::tls;
@@ -39,6 +43,7 @@ pub struct Claims {
     tiers: Vec<Tiers>,
     front: ClaimsFront,
     door: Door<ClaimsFront>,
+    admin: Option<AdminDoor>,
     promise: String,
 }
 
@@ -63,15 +68,32 @@ impl Claims {
             None => None,
             Some(files) => Some(tls::server(&files.certificate, &files.key, files.client_ca.as_deref())?),
         };
+        let metrics = metrics(settings.admin.is_some())?;
         let (namespaces, tiers, promise) =
-            Box::pin(Namespaces::open(&tokens.namespaces(), &settings, stores)).await?;
+            Box::pin(Namespaces::open(&tokens.namespaces(), &settings, stores, metrics.as_ref())).await?;
         let namespaces = Arc::new(namespaces);
         let api = Api::new(Arc::clone(&settings), tokens, Arc::clone(&namespaces));
         let front = ClaimsFront::new(api, &settings);
         let door = Door::open(settings.door.clone(), tls, front.clone())
             .await
             .map_err(|source| StartError::Listen { address: settings.door.listen.clone(), source })?;
-        Ok(Self { settings, namespaces, tiers, front, door, promise })
+        let (said, shown) = (json!({ "promise": promise }), config.show());
+        let ground = admin::Ground {
+            command: "serve",
+            engines: namespaces.engines().cloned().zip(tiers.iter().cloned()).collect(),
+            places: namespaces.places(),
+            promise: Box::new(move || said.clone()),
+            configuration: Box::new(move || shown.clone()),
+            warnings: config.warnings().to_vec(),
+            also: None,
+        };
+        let admin = sidecar::admin(settings.admin.as_ref(), metrics, ground).await?;
+        Ok(Self { settings, namespaces, tiers, front, door, admin, promise })
+    }
+
+    /// Where the admin side listens, if there is one.
+    pub fn admin_address(&self) -> Option<&ListenAddress> {
+        self.admin.as_ref().map(AdminDoor::address)
     }
 
     /// Where it listens, with the port that was taken.
@@ -105,14 +127,19 @@ impl Claims {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
-        let Self { settings, namespaces, tiers, front, mut door, .. } = self;
+        let Self { settings, namespaces, tiers, front, mut door, admin, .. } = self;
         let every = settings.store.sweep_every;
-        let sweeping: Vec<_> =
-            namespaces.engines().map(|engine| tokio::spawn(sweep(engine.clone(), every, None))).collect();
+        let metrics = admin.as_ref().map(AdminDoor::metrics);
+        let sweeping: Vec<_> = namespaces
+            .engines()
+            .map(|engine| tokio::spawn(sweep(engine.clone(), every, metrics.clone())))
+            .collect();
+        let showing = Showing::begin(admin);
         tokio::select! {
             () = door.accept() => {}
             () = stop => {}
         }
+        showing.stopping().cancel();
         door.close();
         tracing::info!(patience = ?settings.drain_within, "stopping: no new connections; what runs may finish");
         // Who waits for a record is told how it stands; to hold them would hold the shutdown.
@@ -129,6 +156,8 @@ impl Claims {
             // Waited for, so that the store is closed when this returns, and whoever opens it next finds it free.
             let _ = task.await;
         }
+        // ORDER: last, so that whoever asks while it ends is told that it does.
+        showing.end().await;
         tiers.iter().for_each(Tiers::log);
         tracing::info!("stopped");
     }

@@ -22,11 +22,12 @@ use onlyonce_inbox::{
 use onlyonce_sources::Options;
 use serde_json::json;
 
-use crate::admin::{AdminDoor, Also, Showing};
+use crate::admin::{self, AdminDoor, Also, Showing};
 use crate::config::{CONNECT_WITHIN, ConfigError, ConsumeSettings, Sources, UpstreamHttp, UpstreamUrl};
 use crate::listen::ListenAddress;
 use crate::metrics::Metrics;
-use crate::sidecar::{StartError, metrics};
+use crate::operator::{Naming, Place};
+use crate::sidecar::{self, StartError, metrics};
 use crate::store::{self, OpenError, Tiers};
 use crate::sweep::sweep;
 use crate::upstream::{Connector, client, why_no_answer};
@@ -88,19 +89,19 @@ impl Bridge {
             builder = builder.observer(Arc::<Metrics>::clone(metrics));
         }
         let (consumer, tiers) = (builder.build().await?, opened.tiers);
-        let admin = match (&settings.admin, metrics) {
-            (Some(settings), Some(metrics)) => {
-                let ground = (consumer.engine().clone(), tiers.clone());
-                let said = json!({ "promise": promise });
-                let also = counting(consumer.counts(), Arc::clone(&source));
-                let opened =
-                    AdminDoor::open(settings, metrics, ground, Box::new(move || said.clone()), Some(also))
-                        .await;
-                let address = settings.door.listen.clone();
-                Some(opened.map_err(|source| StartError::Listen { address, source })?)
-            }
-            _ => None,
+        let said = json!({ "promise": promise });
+        let shown = config.show();
+        let name = config.consumer_name();
+        let ground = admin::Ground {
+            command: "consume",
+            engines: vec![(consumer.engine().clone(), tiers.clone())],
+            places: vec![Place::new(name, consumer.engine(), Naming::Messages(name.into()))],
+            promise: Box::new(move || said.clone()),
+            configuration: Box::new(move || shown.clone()),
+            warnings: config.warnings().to_vec(),
+            also: Some(counting(consumer.counts(), Arc::clone(&source))),
         };
+        let admin = sidecar::admin(settings.admin.as_ref(), metrics, ground).await?;
         let sweep_every = settings.store.sweep_every;
         Ok(Self { consumer, source, tiers, sweep_every, promise, admin })
     }

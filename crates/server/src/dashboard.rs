@@ -1,20 +1,14 @@
 //! The dashboard: a page and its parts, carried by the binary, served at the admin address.
 //!
 //! It is only what a browser shows. All it knows it asks of the admin API, as everybody does and with the same token,
-//! so that these files say nothing and need none. Their headers let the page load nothing from anywhere else, run
-//! nothing that is written into it, and be shown inside no other page.
+//! so that these files say nothing and need none. The admin side's headers let the page load nothing from anywhere else,
+//! run nothing that is written into it, and be shown inside no other page.
 
 use std::sync::LazyLock;
 
-use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use onlyonce_http::Body;
-
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
-                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -22,7 +16,7 @@ const STYLE: &str = "text/css; charset=utf-8";
 const PICTURE: &str = "image/svg+xml";
 
 /// One file of the page.
-struct Asset {
+pub(crate) struct Asset {
     path: &'static str,
     content_type: &'static str,
     bytes: &'static [u8],
@@ -66,36 +60,38 @@ static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
     ASSETS.iter().map(|asset| format!("\"{}\"", blake3::hash(asset.bytes).to_hex())).collect()
 });
 
-/// The file at `path`, or that the caller has it already. `None`: there is no such file.
-pub(crate) fn asset(path: &str, asked_with: &HeaderMap) -> Option<Response<Body>> {
-    let at = ASSETS.iter().position(|asset| asset.path == path)?;
-    let (asset, tag) = (&ASSETS[at], TAGS.get(at)?);
-    let is_known = asked_with
-        .get_all(IF_NONE_MATCH)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|tags| tags.split(','))
-        .any(|known| known.trim().trim_start_matches("W/") == tag);
-    let mut response = Response::new(if is_known { Body::from("") } else { Body::from(asset.bytes) });
-    if is_known {
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-    }
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
-    if let Ok(tag) = HeaderValue::from_str(tag) {
-        headers.insert(ETAG, tag);
-    }
-    let always = [
+/// The file at `path`.
+pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
+    ASSETS.iter().find(|asset| asset.path == path)
+}
+
+impl Asset {
+    /// The file, or that the caller has it already.
+    pub(crate) fn answer(&self, asked_with: &HeaderMap) -> Response<Body> {
+        let at = ASSETS.iter().position(|asset| asset.path == self.path);
+        let tag = at.and_then(|at| TAGS.get(at));
+        let is_known = asked_with
+            .get_all(IF_NONE_MATCH)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|tags| tags.split(','))
+            .any(|known| Some(known.trim().trim_start_matches("W/")) == tag.map(String::as_str));
+        let mut response = Response::new(if is_known { Body::empty() } else { Body::from(self.bytes) });
+        if is_known {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        }
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(tag).ok()) {
+            headers.insert(ETAG, tag);
+        }
         // Kept, but asked about each time: a page of one binary with the scripts of another is neither.
-        (CACHE_CONTROL, "no-cache"),
-        (CONTENT_SECURITY_POLICY, POLICY),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (REFERRER_POLICY, "no-referrer"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-    ];
-    headers.extend(always.map(|(name, value)| (name, HeaderValue::from_static(value))));
-    Some(response)
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        for name in ["cross-origin-opener-policy", "cross-origin-resource-policy"] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static("same-origin"));
+        }
+        response
+    }
 }
 
 #[cfg(test)]
@@ -124,21 +120,20 @@ mod tests {
     }
 
     #[test]
-    fn a_file_comes_with_its_type_and_the_policy_and_is_not_sent_twice() {
+    fn a_file_comes_with_its_type_and_is_not_sent_twice() {
         for known in ASSETS {
-            let response = asset(known.path, &HeaderMap::new()).unwrap();
+            let served = asset(known.path).unwrap();
+            let response = served.answer(&HeaderMap::new());
             assert_eq!(response.status(), 200);
             assert_eq!(response.headers()[CONTENT_TYPE], known.content_type);
-            assert_eq!(response.headers()[CONTENT_SECURITY_POLICY], POLICY);
-            assert_eq!(response.headers()[X_CONTENT_TYPE_OPTIONS], "nosniff");
             let tag = response.headers()[ETAG].clone();
             let again = HeaderMap::from_iter([(IF_NONE_MATCH, tag)]);
-            assert_eq!(asset(known.path, &again).unwrap().status(), 304);
+            assert_eq!(served.answer(&again).status(), 304);
             let other = HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_static("\"x\", W/\"y\""))]);
-            assert_eq!(asset(known.path, &other).unwrap().status(), 200);
+            assert_eq!(served.answer(&other).status(), 200);
         }
         for path in ["/assets/", "/assets/../admin.rs", "/assets/app.js/", "/index.html", ""] {
-            assert!(asset(path, &HeaderMap::new()).is_none(), "{path}");
+            assert!(asset(path).is_none(), "{path}");
         }
     }
 

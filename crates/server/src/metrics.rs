@@ -6,6 +6,7 @@
 mod timed;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder as _, SharedString, Unit};
@@ -17,6 +18,8 @@ use onlyonce_core::store::tiered::TierFigures;
 use onlyonce_core::{Fence, RecordId, observe};
 use onlyonce_http::observe as http;
 use onlyonce_inbox::Tally;
+
+use crate::events::Ring;
 
 pub(crate) use timed::Timed;
 
@@ -61,6 +64,8 @@ pub(crate) const NAMES: [(&str, &str); 19] = [
 pub(crate) struct Metrics {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
+    /// The last events, for whoever looks on.
+    events: Arc<Ring>,
 }
 
 impl fmt::Debug for Metrics {
@@ -84,9 +89,14 @@ impl Metrics {
                 _ => recorder.describe_gauge(name.into(), None, help),
             }
         }
-        let metrics = Self { handle: recorder.handle(), recorder };
+        let metrics = Self { handle: recorder.handle(), recorder, events: Arc::new(Ring::new()) };
         metrics.gauge("onlyonce_build_info", &[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
         Ok(metrics)
+    }
+
+    /// What was seen last.
+    pub(crate) fn events(&self) -> Arc<Ring> {
+        Arc::clone(&self.events)
     }
 
     /// The text that Prometheus reads.
@@ -208,6 +218,7 @@ impl observe::Observer for Metrics {
     fn event(&self, id: &RecordId, fence: Fence, event: observe::Event) {
         use observe::Event;
         observe::Traced.event(id, fence, event);
+        self.events.event(id, fence, event);
         let (name, label) = match event {
             Event::Granted { .. }
             | Event::Replayed { .. }

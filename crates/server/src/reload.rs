@@ -25,10 +25,17 @@ const SETTLE_FOR: Duration = Duration::from_millis(100);
 pub(crate) struct Reload {
     sources: Sources,
     config: Config,
-    rules: Handle,
     engine: Engine,
-    promise: Arc<ArcSwap<Promise>>,
+    in_force: InForce,
     watching: Watching,
+}
+
+/// What a reload replaces.
+pub(crate) struct InForce {
+    pub(crate) rules: Handle,
+    pub(crate) promise: Arc<ArcSwap<Promise>>,
+    /// The configuration as it is shown, without its secrets.
+    pub(crate) configuration: Arc<ArcSwap<String>>,
 }
 
 /// Ears for reasons to reload, and what the file said when they were opened.
@@ -68,11 +75,10 @@ impl Reload {
         watching: Watching,
         sources: Sources,
         config: Config,
-        rules: Handle,
         engine: Engine,
-        promise: Arc<ArcSwap<Promise>>,
+        in_force: InForce,
     ) -> Self {
-        Self { sources, config, rules, engine, promise, watching }
+        Self { sources, config, engine, in_force, watching }
     }
 
     /// Waits for reasons to reload, for ever. Cancel it to stop.
@@ -105,12 +111,14 @@ impl Reload {
                     tracing::warn!(section, "changed, but takes effect only after a restart");
                 }
                 tracing::info!(routes = config.merged.route.len(), "configuration reloaded");
-                let remark = self.promise.load().store_remark.clone();
+                let InForce { promise: in_force, configuration, .. } = &self.in_force;
+                let remark = in_force.load().store_remark.clone();
                 let promise = Promise::new(&config, self.engine.store().as_ref(), remark);
-                if promise != **self.promise.load() {
+                if promise != **in_force.load() {
                     tracing::warn!("the promise in force has changed:\n{promise}");
-                    self.promise.store(Arc::new(promise));
+                    in_force.store(Arc::new(promise));
                 }
+                configuration.store(Arc::new(config.show()));
                 self.config = config;
             }
             Err(error) => tracing::error!("the new configuration is refused, the old one stays: {error}"),
@@ -121,7 +129,8 @@ impl Reload {
         let config = self.sources.read().map_err(|error| error.to_string())?;
         let settings = config.settings().map_err(|error| error.to_string())?;
         crate::sidecar::check_principals(&config, &settings).map_err(|error| error.to_string())?;
-        self.rules
+        self.in_force
+            .rules
             .replace(&config.merged.defaults, &config.merged.route)
             .map_err(|error| error.to_string())?;
         Ok(config)

@@ -9,17 +9,18 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use onlyonce_core::{Engine, EngineError, MemoryStore, Policy, Store, StoreError};
 use onlyonce_http::rules::PrincipalRule;
-use onlyonce_http::{Acknowledging, Handle, OnceLayer, RulesError};
+use onlyonce_http::{Acknowledging, Handle, LayerBuilder, OnceLayer, RulesError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admin::{AdminDoor, PromiseInForce, Showing};
+use crate::admin::{self, AdminDoor, Showing};
 use crate::authorise::AuthUrl;
-use crate::config::{Config, ConfigError, Settings, Sources, SyncMode};
+use crate::config::{AdminSettings, Config, ConfigError, Settings, Sources, SyncMode};
 use crate::drain::drain;
 use crate::listen::{Door, ListenAddress};
 use crate::metrics::Metrics;
+use crate::operator::{Naming, Place};
 use crate::promise::Promise;
-use crate::reload::{Reload, Watching};
+use crate::reload::{InForce, Reload, Watching};
 use crate::stack::Front;
 use crate::store::{self, OpenError, Opened, Replicated, Tiers};
 use crate::sweep::sweep;
@@ -72,12 +73,21 @@ impl Sidecar {
             .await
             .map_err(|source| StartError::Listen { address: settings.door.listen.clone(), source })?;
         let promise = Arc::new(ArcSwap::from_pointee(Promise::new(&config, engine.store().as_ref(), remark)));
-        let in_force = Arc::clone(&promise);
-        let in_force = Box::new(move || serde_json::to_value(&**in_force.load()).unwrap_or_default());
-        let admin = admin(&settings, metrics, (engine.clone(), tiers.clone()), in_force).await?;
         let rules = layer.handle();
-        let reload =
-            Reload::new(watching, sources, config, rules.clone(), engine.clone(), Arc::clone(&promise));
+        let configuration = Arc::new(ArcSwap::from_pointee(config.show()));
+        let (in_force, shown) = (Arc::clone(&promise), Arc::clone(&configuration));
+        let ground = admin::Ground {
+            command: "proxy",
+            engines: vec![(engine.clone(), tiers.clone())],
+            places: vec![Place::new("proxy", &engine, Naming::Routes(rules.clone()))],
+            promise: Box::new(move || serde_json::to_value(&**in_force.load()).unwrap_or_default()),
+            configuration: Box::new(move || shown.load().to_string()),
+            warnings: config.warnings().to_vec(),
+            also: None,
+        };
+        let admin = admin(settings.admin.as_ref(), metrics, ground).await?;
+        let in_force = InForce { rules: rules.clone(), promise: Arc::clone(&promise), configuration };
+        let reload = Reload::new(watching, sources, config, engine.clone(), in_force);
         Ok(Self { settings, engine, tiers, rules, front, door, admin, promise, reload })
     }
 
@@ -242,16 +252,35 @@ pub(crate) fn metrics(wanted: bool) -> Result<Option<Arc<Metrics>>, StartError> 
     Ok(metrics.map(Arc::new))
 }
 
-async fn admin(
-    settings: &Settings,
+/// The admin side, where one is configured.
+pub(crate) async fn admin(
+    settings: Option<&AdminSettings>,
     metrics: Option<Arc<Metrics>>,
-    ground: (Engine, Tiers),
-    promise: PromiseInForce,
+    ground: admin::Ground,
 ) -> Result<Option<AdminDoor>, StartError> {
-    let (Some(admin), Some(metrics)) = (&settings.admin, metrics) else { return Ok(None) };
-    let address = admin.door.listen.clone();
-    let opened = AdminDoor::open(admin, metrics, ground, promise, None).await;
+    let (Some(settings), Some(metrics)) = (settings, metrics) else { return Ok(None) };
+    let address = settings.door.listen.clone();
+    let opened = AdminDoor::open(settings, metrics, ground).await;
     opened.map(Some).map_err(|source| StartError::Listen { address, source })
+}
+
+/// The rules of `config`, over `engine`.
+pub(crate) fn ruled(
+    config: &Config,
+    engine: Engine,
+    acknowledging: Option<Arc<dyn Acknowledging>>,
+) -> Result<LayerBuilder, StartError> {
+    let mut builder = OnceLayer::builder(engine).defaults(config.merged.defaults.clone());
+    for rules in &config.merged.route {
+        builder = builder.route(rules.clone());
+    }
+    if let Some(engines) = acknowledging {
+        builder = builder.acknowledged(engines);
+    }
+    if let Some(keys) = tokens::verifier(&config.merged.jwt)? {
+        builder = builder.tokens(keys);
+    }
+    Ok(builder)
 }
 
 fn layer(
@@ -262,24 +291,14 @@ fn layer(
     metrics: Option<&Arc<Metrics>>,
 ) -> Result<OnceLayer, StartError> {
     // In place: what waits for an answer is a connection, and the work is an exchange with the upstream.
-    let mut builder = OnceLayer::builder(engine.in_place())
-        .defaults(config.merged.defaults.clone())
-        .buffered_bytes_max(settings.buffered_bytes_max);
-    for rules in &config.merged.route {
-        builder = builder.route(rules.clone());
-    }
-    if let Some(engines) = acknowledging {
-        builder = builder.acknowledged(engines);
-    }
+    let mut builder =
+        ruled(config, engine.in_place(), acknowledging)?.buffered_bytes_max(settings.buffered_bytes_max);
     if let Some(url) = &settings.auth_url {
         let auth = AuthUrl::new(url, settings).map_err(StartError::Upstream)?;
         builder = builder.before_replay(Arc::new(auth));
     }
     if let Some(metrics) = metrics {
         builder = builder.observer(Arc::<Metrics>::clone(metrics));
-    }
-    if let Some(keys) = tokens::verifier(&config.merged.jwt)? {
-        builder = builder.tokens(keys);
     }
     Ok(builder.build()?)
 }

@@ -5,7 +5,9 @@ mod acknowledged;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use onlyonce_core::store::StoreFuture;
 use onlyonce_core::store::tier::Tier;
 use onlyonce_core::store::tiered::TierFigures;
 use onlyonce_core::{
@@ -107,6 +109,18 @@ pub(crate) async fn open(
         opened = opened.behind("recent", Arc::new(tier));
     }
     Ok(opened)
+}
+
+/// How long the store may take to answer one command; after that the command may have been applied. Callers have deadlines of
+/// their own: this one only keeps a request from hanging for ever.
+const STORE_WITHIN: Duration = Duration::from_secs(30);
+
+/// The store's answer, if it comes in time.
+pub(crate) async fn bounded<T>(asked: StoreFuture<'_, T>) -> Result<T, StoreError> {
+    match tokio::time::timeout(STORE_WITHIN, asked).await {
+        Ok(answer) => answer,
+        Err(_) => Err(StoreError::new(StoreErrorKind::TimedOut, "waiting for the store")),
+    }
 }
 
 /// The error, and why.

@@ -43,6 +43,15 @@ fn the_promise_and_the_configuration_in_force_can_be_read() {
         browser.until("$('pre.toml').innerText.includes('[proxy]')");
         assert_eq!(browser.value("document.title"), "Promise · onlyonce");
         assert_eq!(browser.value("$('[aria-current=page]').innerText"), "Promise");
+        let header =
+            |name: &str| browser.value(&format!("fetch('/').then((page) => page.headers.get('{name}'))"));
+        assert_eq!(
+            header("content-security-policy"),
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+             base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        );
+        assert_eq!(header("x-content-type-options"), "nosniff");
+        assert_eq!(header("referrer-policy"), "no-referrer");
     });
 }
 

@@ -36,12 +36,18 @@ const fn code(kind: ProblemKind) -> u32 {
         | ProblemKind::KeyReused => 3,
         ProblemKind::UpstreamTimeout => 4,
         ProblemKind::BodyTooLarge | ProblemKind::Quota => 8,
-        ProblemKind::KeyExpired | ProblemKind::OutcomeUnknown | ProblemKind::AnswerNotKept => 9,
+        ProblemKind::KeyExpired
+        | ProblemKind::OutcomeUnknown
+        | ProblemKind::AnswerNotKept
+        | ProblemKind::StateConflict => 9,
         ProblemKind::NotFound => 5,
         ProblemKind::Forbidden => 7,
         ProblemKind::InFlight => 10,
         ProblemKind::MethodNotAllowed => 12,
-        ProblemKind::StoreUnavailable | ProblemKind::Overloaded | ProblemKind::UpstreamUnreachable => 14,
+        ProblemKind::StoreUnavailable
+        | ProblemKind::Overloaded
+        | ProblemKind::AuditUnavailable
+        | ProblemKind::UpstreamUnreachable => 14,
         ProblemKind::OutcomeIndeterminate | ProblemKind::RecordUnreadable => 15,
         ProblemKind::Unauthorized => 16,
     }

@@ -81,6 +81,10 @@ kinds! {
     MethodNotAllowed "method-not-allowed" METHOD_NOT_ALLOWED "The method is not served here",
     /// The claims API takes JSON here.
     MediaTypeUnsupported "media-type-unsupported" UNSUPPORTED_MEDIA_TYPE "The content type is not taken here",
+    /// An operator's command does not fit the state that the record is in.
+    StateConflict "state-conflict" CONFLICT "The state of the record does not allow this",
+    /// An operator's command that cannot be audited is not run.
+    AuditUnavailable "audit-unavailable" SERVICE_UNAVAILABLE "The command was not run: it cannot be audited",
     /// The stored record is damaged, or of a newer version.
     RecordUnreadable "record-unreadable" INTERNAL_SERVER_ERROR "The stored record cannot be read",
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Request;
 use http::request::Parts;
-use onlyonce_core::{EngineError, Key, Principal, Request as Call, Scope};
+use onlyonce_core::{EngineError, Key, Principal, Request as Call};
 use uuid::Uuid;
 
 use super::AskedKey;
@@ -87,7 +87,7 @@ pub(super) async fn prepare(
     };
     observe_caller(shared, route, &head, &principal);
     let wait = route.wait_for(header::preferred_wait(&head.headers));
-    let scope = scope(route, principal, &head);
+    let scope = route.scope(principal, head.uri.path());
     let secret = route.engine.secret();
     let age = if route.refuse_old_uuidv7 { age(route, &key) } else { None };
     let asked = Asked::new(secret, &route.fingerprint, head, bytes, trailers, held);
@@ -128,11 +128,6 @@ fn too_large(route: &Route) -> Problem {
 fn no_room() -> Problem {
     let detail = "Nothing was started. Ask again with the same key.";
     Problem::new(ProblemKind::Overloaded, detail).retry_after(ROOM_RETRY_AFTER)
-}
-
-fn scope(route: &Route, principal: Principal, head: &Parts) -> Scope {
-    let scope = Scope::new(Arc::clone(&route.namespace), principal);
-    if route.scope_path { scope.on_path(head.uri.path()) } else { scope }
 }
 
 fn observe_caller(shared: &Shared, route: &Route, head: &Parts, principal: &Principal) {

@@ -7,7 +7,7 @@ pub(crate) mod record;
 
 use onlyonce_core::record::CompletedBy;
 use onlyonce_core::record::Step;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::content::Content;
@@ -44,13 +44,4 @@ impl From<CompletedBy> for By {
             CompletedBy::Resolve => Self::Resolve,
         }
     }
-}
-
-/// What happened to a record that is unknown.
-#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum VerdictName {
-    Executed,
-    NotExecuted,
-    StillUnknown,
 }

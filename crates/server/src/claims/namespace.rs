@@ -2,23 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use onlyonce_core::store::StoreFuture;
-use onlyonce_core::{Engine, Policy, Store, StoreError, StoreErrorKind, Terms};
+use onlyonce_core::{Engine, Policy, Store, StoreError, Terms};
 use tokio_util::sync::CancellationToken;
 
 use super::quota::Usage;
 use super::tokens::DEFAULT_NAMESPACE;
 use super::wait::Waiters;
 use crate::config::{ConfigError, ServeSettings, StoreSettings, without_password};
+use crate::metrics::Metrics;
+use crate::operator::{Naming, Place};
 use crate::promise::survival_of;
 use crate::sidecar::StartError;
 use crate::store::{self, OpenError, Opened, Tiers};
-
-/// How long the store may take to answer one command; after that the command may have been applied. Callers have deadlines of
-/// their own: this one only keeps a request from hanging for ever.
-const STORE_WITHIN: Duration = Duration::from_secs(30);
 
 /// Where one tenant's records are.
 pub(crate) struct Namespace {
@@ -40,10 +37,7 @@ impl Namespace {
 
     /// The store's answer, if it comes in time.
     pub(crate) async fn bounded<T>(&self, asked: StoreFuture<'_, T>) -> Result<T, StoreError> {
-        match tokio::time::timeout(STORE_WITHIN, asked).await {
-            Ok(answer) => answer,
-            Err(_) => Err(StoreError::new(StoreErrorKind::TimedOut, "waiting for the store")),
-        }
+        store::bounded(asked).await
     }
 }
 
@@ -56,6 +50,7 @@ impl Namespaces {
         names: &BTreeSet<String>,
         settings: &ServeSettings,
         mut stores: Vec<(String, Arc<dyn Store>)>,
+        metrics: Option<&Arc<Metrics>>,
     ) -> Result<(Self, Vec<Tiers>, String), StartError> {
         let stopping = CancellationToken::new();
         let (mut namespaces, mut tiers, mut promises) = (Vec::new(), Vec::new(), Vec::new());
@@ -63,7 +58,7 @@ impl Namespaces {
             let place = place(&settings.store, name)?;
             let opened = match stores.iter().position(|(other, _)| other == name) {
                 Some(at) => Opened::alone(stores.swap_remove(at).1, None),
-                None => store::open(&place, None).await.map_err(|error| match error {
+                None => store::open(&place, metrics).await.map_err(|error| match error {
                     OpenError::Settings(error) => StartError::Config(error),
                     OpenError::Store(source) => StartError::Store { url: place.url.clone(), source },
                 })?,
@@ -72,6 +67,9 @@ impl Namespaces {
             let mut builder = Engine::builder(opened.store).policy(Policy::default().remote_owners());
             if let Some(secret) = store::secret(&place)? {
                 builder = builder.secret(secret);
+            }
+            if let Some(metrics) = metrics {
+                builder = builder.observer(Arc::<Metrics>::clone(metrics));
             }
             tiers.push(opened.tiers);
             namespaces.push(Arc::new(Namespace {
@@ -89,6 +87,15 @@ impl Namespaces {
 
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Namespace>> {
         self.0.iter().find(|namespace| &*namespace.name == name)
+    }
+
+    /// Where operators find the records of each.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        let place = |namespace: &Arc<Namespace>| {
+            let naming = Naming::Claims(Arc::clone(&namespace.name));
+            Place::new(Arc::clone(&namespace.name), &namespace.engine, naming)
+        };
+        self.0.iter().map(place).collect()
     }
 
     pub(crate) fn engines(&self) -> impl Iterator<Item = &Engine> {
@@ -119,7 +126,7 @@ fn promise(name: &str, place: &StoreSettings, opened: &Opened) -> String {
 }
 
 /// Where the records of the namespace `name` are: `default` is where the URL says, every other one beside it.
-fn place(settings: &StoreSettings, name: &str) -> Result<StoreSettings, ConfigError> {
+pub(crate) fn place(settings: &StoreSettings, name: &str) -> Result<StoreSettings, ConfigError> {
     let mut place = settings.clone();
     if name == DEFAULT_NAMESPACE {
         return Ok(place);

@@ -1,6 +1,7 @@
-//! `[admin]`: where health and metrics are, and who may ask.
+//! `[admin]`: where health, metrics and the records API are, who may ask, and where commands are audited.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,9 @@ pub struct AdminSection {
     pub listen: Option<ListenAddress>,
     /// What those who ask must show, as `Authorization: Bearer`. Needed off loopback.
     pub token: Option<String>,
+    /// The file that operators' commands are written to before they run. Default: beside a `file:` store; with any other
+    /// store, commands are refused until it is named.
+    pub audit: Option<PathBuf>,
 }
 
 /// The admin side, when there is one.
@@ -28,22 +32,28 @@ pub struct AdminSection {
 pub(crate) struct AdminSettings {
     pub(crate) door: DoorSettings,
     pub(crate) token: Option<String>,
+    pub(crate) audit: Option<PathBuf>,
 }
 
 impl fmt::Debug for AdminSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let token = self.token.as_ref().map(|_| "hidden");
-        f.debug_struct("AdminSettings").field("door", &self.door).field("token", &token).finish()
+        f.debug_struct("AdminSettings")
+            .field("door", &self.door)
+            .field("token", &token)
+            .field("audit", &self.audit)
+            .finish()
     }
 }
 
 impl Config {
     pub(super) fn admin_settings(&self) -> Result<Option<AdminSettings>, ConfigError> {
-        let AdminSection { listen, token } = &self.merged.admin;
+        let AdminSection { listen, token, audit } = &self.merged.admin;
         let Some(listen) = listen.clone() else {
-            return match token {
-                None => Ok(None),
-                Some(_) => Err(ConfigError::field("admin.token", "is set, but admin.listen is not")),
+            return match (token, audit) {
+                (None, None) => Ok(None),
+                (Some(_), _) => Err(ConfigError::field("admin.token", "is set, but admin.listen is not")),
+                (_, Some(_)) => Err(ConfigError::field("admin.audit", "is set, but admin.listen is not")),
             };
         };
         match token {
@@ -59,8 +69,17 @@ impl Config {
             }
             token => {
                 let door = door(&self.merged.proxy, listen, CONNECTIONS_MAX)?;
-                Ok(Some(AdminSettings { door, token: token.clone() }))
+                Ok(Some(AdminSettings { door, token: token.clone(), audit: self.audit_file() }))
             }
         }
+    }
+
+    /// The file that operators' commands are audited in: the one that is named, or one beside a store that is a folder.
+    pub(crate) fn audit_file(&self) -> Option<PathBuf> {
+        let beside = || {
+            let folder = self.merged.store.url.as_deref()?.strip_prefix("file:")?;
+            Some(format!("{}.audit.jsonl", folder.trim_end_matches('/')).into())
+        };
+        self.merged.admin.audit.clone().or_else(beside)
     }
 }

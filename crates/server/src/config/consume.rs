@@ -134,6 +134,11 @@ pub(super) fn defaults() -> ConsumeSection {
 }
 
 impl Config {
+    /// Whose records a consumer's are.
+    pub(crate) fn consumer_name(&self) -> &str {
+        self.merged.consume.name.as_deref().unwrap_or_default()
+    }
+
     /// Checks everything that a consumer needs.
     pub fn consume_settings(&self) -> Result<ConsumeSettings, ConfigError> {
         let section = &self.merged.consume;

@@ -7,6 +7,7 @@ use onlyonce_core::{Lease, Policy, Retention};
 use onlyonce_http::rules::{Span, Unknown};
 use serde::{Deserialize, Serialize};
 
+use super::admin::AdminSettings;
 use super::settings::{DoorSettings, TlsFiles, at_least_one, door, needed, span, store, tls};
 use super::{Config, ConfigError, StoreSettings, SyncMode};
 use crate::listen::ListenAddress;
@@ -58,6 +59,7 @@ pub(crate) struct ServeSettings {
     pub(crate) drain_within: Duration,
     pub(crate) policy: Policy,
     pub(crate) store: StoreSettings,
+    pub(crate) admin: Option<AdminSettings>,
 }
 
 /// The lowest layer.
@@ -113,6 +115,7 @@ impl Config {
             drain_within: section.drain_within.map_or(Duration::ZERO, Span::get),
             policy,
             store,
+            admin: self.admin_settings()?,
         })
     }
 }

@@ -250,6 +250,11 @@ impl Config {
         Ok(bytes)
     }
 
+    /// Where records are kept.
+    pub(crate) fn store_settings(&self) -> Result<StoreSettings, ConfigError> {
+        store(&self.merged.store)
+    }
+
     /// How the log is written.
     pub fn log(&self) -> LogSection {
         self.merged.log.clone()

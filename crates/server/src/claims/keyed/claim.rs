@@ -8,7 +8,7 @@ use axum::extract::State;
 use onlyonce_core::fingerprint::canonical::canonical_json;
 use onlyonce_core::store::BATCH_MAX;
 use onlyonce_core::transition::{Claim, ClaimAnswer};
-use onlyonce_core::{Key, Lease, MisuseError, Principal, Quota, Retention, Scope, StoreError, Terms};
+use onlyonce_core::{Lease, MisuseError, Quota, Retention, StoreError, Terms};
 use onlyonce_http::ProblemKind;
 use onlyonce_http::rules::{Span, Unknown};
 use serde::{Deserialize, Serialize};
@@ -24,9 +24,7 @@ use crate::claims::refusal::Refusal;
 use crate::claims::request::{Json, May, StillThere, owner};
 use crate::claims::router::Api;
 use crate::claims::tokens::CLAIM;
-
-/// The most bytes of what narrows a key.
-const NARROWING_BYTES_MAX: usize = 1000;
+use crate::operator::naming;
 
 /// A claim: a key, who asks, and under which conditions.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -160,20 +158,8 @@ pub(crate) enum ClaimedItem {
 
 /// The command that `request` asks for.
 fn command(namespace: &Namespace, request: &ClaimRequest) -> Result<Claim, Refusal> {
-    let key = Key::new(&request.key).map_err(|error| Refusal::invalid(format!("`key`: {error}")))?;
-    let narrowing = |name: &str, text: &Option<String>| match text {
-        Some(text) if text.len() > NARROWING_BYTES_MAX => {
-            Err(Refusal::invalid(format!("`{name}` is longer than {NARROWING_BYTES_MAX} bytes")))
-        }
-        _ => Ok(()),
-    };
-    narrowing("principal", &request.principal)?;
-    narrowing("path", &request.path)?;
-    let principal = request.principal.as_ref().map_or(Principal::Shared, Principal::named);
-    let mut scope = Scope::new(Arc::clone(&namespace.name), principal);
-    if let Some(path) = &request.path {
-        scope = scope.on_path(path.as_str());
-    }
+    let (principal, path) = (request.principal.as_deref(), request.path.as_deref());
+    let key = naming::claimed(&namespace.name, &request.key, principal, path)?;
     let mut fingerprint = namespace.engine.fingerprint();
     match (&request.fingerprint, &request.payload) {
         (Some(_), Some(_)) => return Err(Refusal::invalid("`fingerprint` and `payload` exclude each other")),
@@ -186,7 +172,7 @@ fn command(namespace: &Namespace, request: &ClaimRequest) -> Result<Claim, Refus
         (None, None) => {}
     }
     Ok(Claim {
-        id: scope.into_key(key).record_id(namespace.engine.secret()),
+        id: key.record_id(namespace.engine.secret()),
         fingerprint: fingerprint.finish(),
         owner: owner(&request.owner)?,
         terms: terms(namespace, request)?,

@@ -1,22 +1,15 @@
 //! What operators may do: say what happened to an unknown record, and erase what it holds about a person.
 
-use onlyonce_core::record::StateKind;
-use onlyonce_core::transition::{Actor, Erase, EraseAnswer, Resolve, ResolveAnswer, Verdict};
-use onlyonce_core::{Outcome, RecordId};
-use serde::{Deserialize, Serialize};
+use onlyonce_core::transition::Resolve;
+use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::VerdictName;
-use super::record::StateName;
-use crate::claims::content::{Content, millis};
-use crate::claims::namespace::Namespace;
+use crate::claims::content::Content;
 use crate::claims::openapi::Refusals;
 use crate::claims::refusal::Refusal;
 use crate::claims::request::{Json, May, OfRecord, fence};
 use crate::claims::tokens::{ERASE, RESOLVE};
-
-/// The longest name of who resolves.
-const ACTOR_CHARS_MAX: usize = 200;
+use crate::operator::verdict::{EraseResult, ResolveResult, VerdictName, actor, erased, resolved, verdict};
 
 /// Says what happened to an unknown record.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -34,103 +27,6 @@ pub(crate) struct ResolveRequest {
     actor: Option<String>,
 }
 
-/// What became of a resolution.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(tag = "answer", rename_all = "kebab-case")]
-pub(crate) enum ResolveResult {
-    Resolved,
-    Already,
-    /// There is nothing to resolve.
-    NotUnknown {
-        state: StateName,
-    },
-    /// The record is at this fence now.
-    Stale {
-        fence: u64,
-    },
-    /// The attempt may still run for this long.
-    TooEarly {
-        left_ms: u64,
-    },
-    Contradicted,
-    Absent,
-}
-
-impl From<ResolveAnswer> for ResolveResult {
-    fn from(answer: ResolveAnswer) -> Self {
-        match answer {
-            ResolveAnswer::Resolved => Self::Resolved,
-            ResolveAnswer::Already => Self::Already,
-            ResolveAnswer::NotUnknown(state) => Self::NotUnknown { state: StateKind::into(state) },
-            ResolveAnswer::Stale(fence) => Self::Stale { fence: fence.get() },
-            ResolveAnswer::TooEarly(left) => Self::TooEarly { left_ms: millis(left) },
-            ResolveAnswer::Contradicted => Self::Contradicted,
-            ResolveAnswer::Absent => Self::Absent,
-        }
-    }
-}
-
-/// What became of an erasure.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(tag = "answer", rename_all = "kebab-case")]
-pub(crate) enum EraseResult {
-    Erased,
-    InFlight,
-    Absent,
-}
-
-impl From<EraseAnswer> for EraseResult {
-    fn from(answer: EraseAnswer) -> Self {
-        match answer {
-            EraseAnswer::Erased => Self::Erased,
-            EraseAnswer::InFlight => Self::InFlight,
-            EraseAnswer::Absent => Self::Absent,
-        }
-    }
-}
-
-/// The verdict that is named, with what it needs and nothing else.
-pub(crate) fn verdict(
-    name: VerdictName,
-    outcome: Option<Outcome>,
-    force: Option<bool>,
-) -> Result<Verdict, Refusal> {
-    match (name, outcome, force) {
-        (VerdictName::Executed, Some(outcome), None) => Ok(Verdict::Executed(outcome)),
-        (VerdictName::Executed, _, _) => Err(Refusal::invalid("`executed` needs `outcome`, and no `force`")),
-        (VerdictName::NotExecuted, None, force) => Ok(Verdict::NotExecuted { force: force.unwrap_or(false) }),
-        (VerdictName::StillUnknown, None, None) => Ok(Verdict::StillUnknown),
-        _ => Err(Refusal::invalid("`outcome` is for `executed` only, `force` for `not-executed` only")),
-    }
-}
-
-pub(crate) fn actor(name: Option<String>) -> Result<Actor, Refusal> {
-    match name {
-        None => Ok(Actor::Hook),
-        Some(name) if !name.is_empty() && name.chars().count() <= ACTOR_CHARS_MAX => {
-            Ok(Actor::Operator(name))
-        }
-        Some(_) => Err(Refusal::invalid("`actor` has 1 to 200 characters")),
-    }
-}
-
-/// Resolves, and writes into the log who said so.
-pub(crate) async fn resolved(namespace: &Namespace, resolve: &Resolve) -> Result<ResolveResult, Refusal> {
-    let answer = namespace.bounded(namespace.store().resolve(resolve)).await?;
-    tracing::info!(
-        target: "onlyonce::audit", namespace = &*namespace.name, id = resolve.id.short(), fence = resolve.fence.get(),
-        actor = ?resolve.actor, ?answer, "resolved"
-    );
-    Ok(answer.into())
-}
-
-/// The same for erasures.
-pub(crate) async fn erased(namespace: &Namespace, id: RecordId) -> Result<EraseResult, Refusal> {
-    let answer = namespace.bounded(namespace.store().erase(&Erase { id })).await?;
-    tracing::info!(target: "onlyonce::audit", namespace = &*namespace.name, id = id.short(), ?answer, "erased");
-    Ok(answer.into())
-}
-
 /// Say what happened to an unknown record
 #[utoipa::path(post, path = "/v1/claims/{id}/resolve", tag = "operators", request_body = ResolveRequest,
     params(("id" = String, Path, pattern = "^[0-9a-f]{64}$")), security(("token" = [])),
@@ -143,7 +39,7 @@ pub(crate) async fn resolve(
     let outcome = request.outcome.map(Content::into_outcome).transpose()?;
     let verdict = verdict(request.verdict, outcome, request.force)?;
     let resolve = Resolve { id, fence: fence(request.fence)?, verdict, actor: actor(request.actor)? };
-    resolved(&namespace, &resolve).await.map(axum::Json)
+    resolved(namespace.store().as_ref(), &namespace.name, &resolve).await.map(axum::Json)
 }
 
 /// Drop what a record holds about a person; its key stays used
@@ -154,5 +50,5 @@ pub(crate) async fn erase(
     May { namespace, .. }: May<ERASE>,
     OfRecord(id): OfRecord,
 ) -> Result<axum::Json<EraseResult>, Refusal> {
-    erased(&namespace, id).await.map(axum::Json)
+    erased(namespace.store().as_ref(), &namespace.name, id).await.map(axum::Json)
 }

@@ -22,6 +22,7 @@ use crate::claims::request::{May, OfRecord, Params, StillThere, record_id};
 use crate::claims::router::Api;
 use crate::claims::tokens::{CLAIM, READ};
 use crate::claims::wait::version;
+use crate::operator::verdict::StateName;
 
 /// The records on a page when nobody says how many.
 const PAGE: usize = 100;
@@ -29,38 +30,6 @@ const PAGE: usize = 100;
 pub(crate) const PAGE_BYTES_MAX: usize = 16 << 20;
 /// How long a long poll lasts when it does not say.
 const WAIT_FOR: Duration = Duration::from_secs(30);
-
-/// How far an operation got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum StateName {
-    InFlight,
-    Completed,
-    Released,
-    Unknown,
-}
-
-impl From<StateKind> for StateName {
-    fn from(kind: StateKind) -> Self {
-        match kind {
-            StateKind::InFlight => Self::InFlight,
-            StateKind::Completed => Self::Completed,
-            StateKind::Released => Self::Released,
-            StateKind::Unknown => Self::Unknown,
-        }
-    }
-}
-
-impl From<StateName> for StateKind {
-    fn from(name: StateName) -> Self {
-        match name {
-            StateName::InFlight => Self::InFlight,
-            StateName::Completed => Self::Completed,
-            StateName::Released => Self::Released,
-            StateName::Unknown => Self::Unknown,
-        }
-    }
-}
 
 /// What is remembered of an operation. Times are milliseconds since 1970 on the store's clock.
 #[derive(Debug, Serialize, ToSchema)]

@@ -9,13 +9,12 @@ use utoipa::ToSchema;
 
 use super::shape::{OutcomeShape, digits, refused, step_name, token};
 use crate::claims::content::{decoded, encoded};
-use crate::claims::keyed::VerdictName;
 use crate::claims::keyed::holder::AbandonResult;
-use crate::claims::keyed::operator::{EraseResult, ResolveResult, actor, erased, resolved, verdict};
 use crate::claims::openapi::Refusals;
 use crate::claims::refusal::Refusal;
 use crate::claims::request::{Json, May, fence, record_id};
 use crate::claims::tokens::STORE;
+use crate::operator::verdict::{EraseResult, ResolveResult, VerdictName, actor, erased, resolved, verdict};
 
 /// Gives up.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -192,7 +191,7 @@ pub(crate) async fn store_resolve(
         verdict: verdict(shape.verdict, outcome, shape.force)?,
         actor: actor(shape.actor)?,
     };
-    resolved(&namespace, &resolve).await.map(axum::Json)
+    resolved(namespace.store().as_ref(), &namespace.name, &resolve).await.map(axum::Json)
 }
 
 /// Drop the bodies of a record
@@ -202,7 +201,7 @@ pub(crate) async fn store_erase(
     May { namespace, .. }: May<STORE>,
     Json(shape, _held): Json<IdShape>,
 ) -> Result<axum::Json<EraseResult>, Refusal> {
-    erased(&namespace, record_id(&shape.id)?).await.map(axum::Json)
+    erased(namespace.store().as_ref(), &namespace.name, record_id(&shape.id)?).await.map(axum::Json)
 }
 
 /// Remove some of what has expired

@@ -12,13 +12,14 @@ use utoipa::ToSchema;
 use super::commands::{EncodedRecord, IdShape};
 use super::shape::digits;
 use crate::claims::content::{encoded, millis};
-use crate::claims::keyed::record::{StateName, cut};
+use crate::claims::keyed::record::cut;
 use crate::claims::openapi::Refusals;
 use crate::claims::refusal::Refusal;
 use crate::claims::request::{Json, May, StillThere, record_id};
 use crate::claims::router::Api;
 use crate::claims::tokens::STORE;
 use crate::claims::wait::version;
+use crate::operator::verdict::StateName;
 
 /// How long a wait lasts when it does not say.
 const WAIT_FOR: Duration = Duration::from_secs(30);

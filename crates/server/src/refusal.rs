@@ -1,4 +1,5 @@
-//! Why a request to the claims API got no answer: a problem of `onlyonce-http`, with what programs need to know of the store.
+//! Why a request to the claims API, or an operator's command, got no answer: a problem of `onlyonce-http`, with what
+//! programs need to know of the store.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use http::HeaderValue;
 use http::header::WWW_AUTHENTICATE;
 use onlyonce_core::{StoreError, StoreErrorKind};
 use onlyonce_http::problem::Style;
-use onlyonce_http::{Problem, ProblemKind};
+use onlyonce_http::{Body, Problem, ProblemKind};
 use serde_json::Value;
 
 /// When asking a store again that failed makes sense.
@@ -15,7 +16,7 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// One of our own answers.
 #[derive(Debug)]
-pub(crate) struct Refusal(Box<Problem>);
+pub struct Refusal(Box<Problem>);
 
 impl Refusal {
     pub(crate) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
@@ -37,9 +38,23 @@ impl Refusal {
         Self(Box::new(Problem::new(kind, detail).retry_after(ASK_AGAIN_AFTER)))
     }
 
-    /// The problem, as one of several in an answer.
-    pub(crate) fn to_json(&self) -> Value {
+    /// The same, with `value` under `name` for programs.
+    pub(crate) fn with(self, name: &'static str, value: impl Into<Value>) -> Self {
+        Self(Box::new(self.0.member(name, value)))
+    }
+
+    /// The problem as RFC 9457 writes it.
+    pub fn to_json(&self) -> Value {
         self.0.to_json(None)
+    }
+
+    pub(crate) fn into_answer(self) -> http::Response<Body> {
+        let kind = self.0.kind();
+        let mut response = self.0.into_response(Style::ProblemJson, None);
+        if kind == ProblemKind::Unauthorized {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
     }
 }
 
@@ -63,11 +78,6 @@ impl From<StoreError> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let kind = self.0.kind();
-        let mut response = self.0.into_response(Style::ProblemJson, None);
-        if kind == ProblemKind::Unauthorized {
-            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        response.map(axum::body::Body::new)
+        self.into_answer().map(axum::body::Body::new)
     }
 }

@@ -1,0 +1,128 @@
+//! Who may ask: whoever shows the token, and no page of another site on their behalf.
+
+use std::net::IpAddr;
+
+use http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use http::uri::Authority;
+use http::{HeaderMap, Request, Uri};
+use onlyonce_http::ProblemKind;
+
+use crate::bearer::bearer;
+use crate::refusal::Refusal;
+
+/// Set by browsers only, and by no page.
+const SEC_FETCH_SITE: &str = "sec-fetch-site";
+
+/// Refuses whoever does not show the token. Where there is none, only this machine can ask, and a name that somebody else's
+/// DNS points at it is not its own.
+pub(super) fn may_ask<B>(token: Option<&str>, request: &Request<B>) -> Result<(), Refusal> {
+    match token {
+        Some(token) if bearer(request.headers()) == Some(blake3::hash(token.as_bytes())) => Ok(()),
+        Some(_) => {
+            Err(Refusal::new(ProblemKind::Unauthorized, "admin.token must be shown as a bearer token"))
+        }
+        None if authority(request).is_none_or(|authority| is_of_this_machine(&authority)) => Ok(()),
+        None => {
+            let detail = "without admin.token, ask by the address or as localhost, not by another name";
+            Err(Refusal::new(ProblemKind::Forbidden, detail))
+        }
+    }
+}
+
+/// Refuses commands that a page of another site could have sent: those can carry what a form can, and say where they are
+/// from.
+pub(super) fn may_command<B>(request: &Request<B>) -> Result<(), Refusal> {
+    let headers = request.headers();
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let elsewhere = || Refusal::new(ProblemKind::Forbidden, "commands of other sites are refused");
+    if text(SEC_FETCH_SITE).is_some_and(|site| !matches!(site, "same-origin" | "none")) {
+        return Err(elsewhere());
+    }
+    if let Some(origin) = text(ORIGIN.as_str()) {
+        let origin = origin.parse::<Uri>().ok().and_then(|origin| origin.authority().cloned());
+        let ours = authority(request);
+        if origin.is_none() || origin != ours {
+            return Err(elsewhere());
+        }
+    }
+    if is_json(headers) {
+        return Ok(());
+    }
+    Err(Refusal::new(ProblemKind::MediaTypeUnsupported, "send application/json"))
+}
+
+/// Whom the request is for.
+fn authority<B>(request: &Request<B>) -> Option<Authority> {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()?.parse().ok());
+    request.uri().authority().cloned().or(host)
+}
+
+fn is_of_this_machine(authority: &Authority) -> bool {
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(fields: &[(&str, &str)]) -> Request<()> {
+        let mut builder = Request::post("/api/purge");
+        for (name, value) in fields {
+            builder = builder.header(*name, *value);
+        }
+        builder.body(()).expect("a request")
+    }
+
+    #[test]
+    fn commands_of_other_sites_are_refused() {
+        let json = ("content-type", "application/json; charset=utf-8");
+        let host = ("host", "127.0.0.1:9090");
+        for fields in [
+            &[host, json][..],
+            &[host, json, ("origin", "http://127.0.0.1:9090")],
+            &[host, json, ("origin", "http://127.0.0.1:9090"), ("sec-fetch-site", "same-origin")],
+            &[host, json, ("sec-fetch-site", "none")],
+        ] {
+            assert!(may_command(&request(fields)).is_ok(), "{fields:?}");
+        }
+        for fields in [
+            &[host][..],
+            &[host, ("content-type", "text/plain")],
+            &[host, ("content-type", "application/x-www-form-urlencoded")],
+            &[host, json, ("origin", "http://evil.test")],
+            &[host, json, ("origin", "http://127.0.0.1:3000")],
+            &[host, json, ("origin", "null")],
+            &[json, ("origin", "http://127.0.0.1:9090")],
+            &[host, json, ("sec-fetch-site", "cross-site")],
+            &[host, json, ("sec-fetch-site", "same-site")],
+        ] {
+            assert!(may_command(&request(fields)).is_err(), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_token_only_names_of_this_machine_are_answered() {
+        for (host, is_ours) in [
+            ("127.0.0.1:9090", true),
+            ("[::1]:9090", true),
+            ("localhost:9090", true),
+            ("LOCALHOST", true),
+            ("rebound.evil.test:9090", false),
+            ("localhost.evil.test", false),
+        ] {
+            assert_eq!(may_ask(None, &request(&[("host", host)])).is_ok(), is_ours, "{host}");
+        }
+        assert!(
+            may_ask(Some("token"), &request(&[("host", "x.test"), ("authorization", "Bearer token")]))
+                .is_ok()
+        );
+        assert!(may_ask(Some("token"), &request(&[("host", "localhost")])).is_err());
+    }
+}
