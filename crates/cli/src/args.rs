@@ -9,6 +9,7 @@ use crate::demo::DemoArgs;
 use crate::key::KeyCommand;
 use crate::proxy::ProxyArgs;
 use crate::records::RecordsCommand;
+use crate::records::stats::StatsArgs;
 use crate::serve::ServeArgs;
 use crate::store::StoreCommand;
 
@@ -58,10 +59,11 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Key(KeyCommand),
     Proxy(Box<ProxyArgs>),
-    /// Move and copy records of a store that no process has open
+    /// Look at records, resolve, release and erase them; move and copy them
     #[command(subcommand)]
-    Records(RecordsCommand),
+    Records(Box<RecordsCommand>),
     Serve(Box<ServeArgs>),
+    Stats(Box<StatsArgs>),
     /// Prepare a store
     #[command(subcommand)]
     Store(StoreCommand),

@@ -45,8 +45,9 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Key(command) => key::run(command),
         Command::Proxy(args) => proxy::run(*args),
-        Command::Records(command) => records::run(command),
+        Command::Records(command) => records::run(*command),
         Command::Serve(args) => serve::run(*args),
+        Command::Stats(args) => records::stats::run(&args),
         Command::Store(command) => store::run(&command),
     };
     ended.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)

@@ -169,15 +169,14 @@ fn told(value: &Value) -> String {
     if let Some(answer) = value["answer"].as_str() {
         return answer.to_owned();
     }
+    // A record that is shown has figures of its own, and they are not what was done.
+    if value["state"].is_string() {
+        return "shown".to_owned();
+    }
     let figures = value.as_object().into_iter().flatten();
     let figures = figures.filter(|(_, value)| value.is_number() || value.is_boolean());
-    let figures: Vec<_> = figures
-        .filter(|(name, _)| {
-            matches!(name.as_str(), "erased" | "left" | "removed" | "dropped" | "made_unknown" | "more")
-        })
-        .map(|(name, value)| format!("{name} {value}"))
-        .collect();
-    if figures.is_empty() { "shown".to_owned() } else { figures.join(", ") }
+    let figures: Vec<_> = figures.map(|(name, value)| format!("{name} {value}")).collect();
+    figures.join(", ")
 }
 
 fn why_is_said(by: &By) -> Result<(), Refusal> {

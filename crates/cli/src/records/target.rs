@@ -45,6 +45,6 @@ impl StoreArgs {
 
 /// Runs a command that asks the store.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Failure::System(Box::new(error)))?.block_on(work)
 }

@@ -66,6 +66,11 @@ impl Proxy {
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
+    /// Waits until the process is gone.
+    pub(crate) fn reap(&mut self) {
+        self.child.wait().unwrap();
+    }
+
     /// Reads its log up to the line that holds `text`.
     pub(crate) fn wait_for_log(&mut self, text: &str) {
         let mut line = String::new();

@@ -2,13 +2,17 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed check panics")]
 
 mod binary;
+mod operators;
 #[path = "../tools/mod.rs"]
 mod tools;
 mod upstream;
 
 mod admin;
+mod audited;
+mod commanded;
 mod command;
 mod crash;
+mod records;
 mod shared;
 mod signals;
 mod stripe;

@@ -4,6 +4,7 @@
 #[path = "../tools/mod.rs"]
 mod tools;
 
+mod admin;
 mod restart;
 mod running;
 mod schemathesis;

@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::running::{Service, answer, serve, tokens};
+use crate::running::{Service, answer, serve, tokens, two_tenants};
 
 const OWNER: &str = "00112233-4455-6677-8899-aabbccddeeff";
 const OTHER: &str = "ffeeddccbbaa99887766554433221100";
@@ -53,11 +53,7 @@ fn leases_of_owners_elsewhere_hold_across_kill_9_of_the_service() {
 #[test]
 fn namespaces_have_folders_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
-    let path = tokens(
-        folder.path(),
-        "[[token]]\nsecret = \"alice-alice-alice\"\nscopes = [\"claim\"]\n\
-         [[token]]\nsecret = \"bob-bob-bob-bob-bob\"\nnamespace = \"bob\"\nscopes = [\"claim\"]\n",
-    );
+    let path = two_tenants(folder.path());
     let store = format!("file:{}", folder.path().join("records").display());
     let args = ["--store", store.as_str(), "--tokens", path.to_str().unwrap()];
     let mut service = Service::start(&args);

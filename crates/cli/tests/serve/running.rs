@@ -40,6 +40,15 @@ pub(crate) fn tokens(folder: &Path, text: &str) -> PathBuf {
     path
 }
 
+/// Tokens of two tenants: `alice…` in the namespace `default`, `bob…` in `bob`.
+pub(crate) fn two_tenants(folder: &Path) -> PathBuf {
+    tokens(
+        folder,
+        "[[token]]\nsecret = \"alice-alice-alice\"\nscopes = [\"claim\"]\n\
+         [[token]]\nsecret = \"bob-bob-bob-bob-bob\"\nnamespace = \"bob\"\nscopes = [\"claim\"]\n",
+    )
+}
+
 impl Service {
     /// Starts it on a free port; `args` follow.
     pub(crate) fn start(args: &[&str]) -> Self {
@@ -62,6 +71,13 @@ impl Service {
             panic!("it did not start: {line}{told}");
         };
         Self { address: address.to_owned(), child, stdout, stderr, token: None }
+    }
+
+    /// What follows `start` in the line that it writes to its output next.
+    pub(crate) fn wait_for_line(&mut self, start: &str) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim().strip_prefix(start).unwrap_or_else(|| panic!("{line} is not {start}")).to_owned()
     }
 
     pub(crate) fn signal(&self, name: &str) {

@@ -1,0 +1,70 @@
+//! `onlyonce records audit`: who did what to records, and why.
+
+use clap::Args;
+use onlyonce_server::operator::Call;
+use serde_json::Value;
+
+use super::side::{SideArgs, cell};
+use super::target::block_on;
+use crate::args::exit_codes;
+use crate::failure::Failure;
+use crate::output::write_line;
+
+/// How many are asked for at a time.
+const PAGE: usize = 500;
+
+/// Show what operators did, in order
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "\
+Example:
+  onlyonce records audit
+  onlyonce records audit --after 1200 --json
+
+",
+    exit_codes!()
+))]
+pub(crate) struct AuditArgs {
+    /// Only entries after this number
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    after: u64,
+
+    /// How many at most
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    limit: usize,
+
+    #[command(flatten)]
+    side: SideArgs,
+}
+
+pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
+    block_on(async {
+        let ready = args.side.open().await?;
+        let (mut after, mut left) = (args.after, args.limit);
+        while left > 0 {
+            let page = ready.ask(Call::Audit { after, limit: Some(left.min(PAGE)) }).await?;
+            let entries = page["entries"].as_array().map(Vec::as_slice).unwrap_or_default();
+            for entry in entries {
+                write_line(&if args.side.json { entry.to_string() } else { shown(entry) })?;
+            }
+            left = left.saturating_sub(entries.len());
+            match page["next"].as_u64() {
+                Some(next) => after = next,
+                None => break,
+            }
+        }
+        Ok(())
+    })
+}
+
+fn shown(entry: &Value) -> String {
+    let part = |name: &str| cell(&entry[name]);
+    let answer = entry["answer"].as_str().unwrap_or("(no answer: the process ended, it may have run)");
+    let (n, at, who, from) = (part("n"), part("at"), part("who"), part("from"));
+    format!(
+        "{n:>6}  {at}  {who} ({from})  {}  {}  {answer}\n        {}",
+        part("action"),
+        part("id"),
+        part("why")
+    )
+}
