@@ -18,7 +18,7 @@ pub(crate) enum Depth {
 }
 
 /// What the steps need. A tool that is missing is installed, or the run fails: no step is ever skipped.
-const TOOLS: [Tool; 20] = [
+const TOOLS: [Tool; 22] = [
     tools::GIT,
     tools::PYTHON,
     tools::PIP,
@@ -36,6 +36,8 @@ const TOOLS: [Tool; 20] = [
     tools::CURL,
     tools::MAN,
     tools::SYSTEMD,
+    tools::CHROMIUM,
+    tools::CHROMEDRIVER,
     tools::NEXTEST,
     tools::CARGO_DENY,
     tools::TYPOS,

@@ -56,6 +56,10 @@ pub(crate) const RABBITMQ: Tool = debian(
     "rabbitmq-server",
 );
 pub(crate) const REDIS: Tool = debian("redis-server", &["redis-server", "--version"], "redis-server");
+/// Shows the dashboard to its tests, which drive it through the second.
+pub(crate) const CHROMIUM: Tool = debian("chromium", &["chromium", "--version"], "chromium");
+pub(crate) const CHROMEDRIVER: Tool =
+    debian("chromedriver", &["chromedriver", "--version"], "chromium-driver");
 /// Tells its version on the other output.
 pub(crate) const NGINX: Tool = debian("nginx", &["sh", "-c", "nginx -v 2>&1"], "nginx");
 /// Fails when it has told its version.

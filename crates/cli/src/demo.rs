@@ -1,4 +1,4 @@
-//! `onlyonce demo`: a payments API, the sidecar in front of it, and what to try. With `--tour` it tries it itself, over
+//! `onlyonce demo`: a payments API, the sidecar in front of it, its dashboard, and what to try. With `--tour` it tries it itself, over
 //! real sockets, and says whether every answer was the promised one.
 //!
 //! The sidecar is a process of its own, so that it can be killed: that is one of the things to try.
@@ -24,6 +24,8 @@ use sidecar::Sidecar;
 
 /// Where the sidecar listens if nothing else is asked for, and if nobody else does.
 const PORT: u16 = 8080;
+/// Likewise its dashboard.
+const ADMIN_PORT: u16 = 9090;
 
 /// The exit code when an answer was not the promised one.
 const BROKEN: u8 = 1;
@@ -52,6 +54,10 @@ pub(crate) struct DemoArgs {
     /// Where the sidecar listens [default: 127.0.0.1:8080, or a free port if that is taken]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+
+    /// Where the dashboard is [default: 127.0.0.1:9090, or a free port if that is taken]
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<SocketAddr>,
 
     /// Try everything that is shown, explain each answer, and end
     #[arg(long)]
@@ -85,8 +91,9 @@ async fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(system)?;
     let upstream = listener.local_addr().map_err(system)?;
     tokio::spawn(payments::serve(listener));
-    let (listen, _held) = choose(args.listen)?;
-    let place = Place::new(args.store.as_deref(), upstream, listen)?;
+    let (listen, _held) = choose(args.listen, PORT)?;
+    let (admin, _also_held) = choose(args.admin, ADMIN_PORT)?;
+    let place = Place::new(args.store.as_deref(), upstream, listen, admin)?;
     let mut sidecar = tokio::select! {
         started = Sidecar::start(&place) => started?,
         () = signals.next() => return interrupted(),
@@ -137,10 +144,10 @@ async fn show(args: &DemoArgs, place: &Place, sidecar: &mut Sidecar) -> Result<(
 }
 
 /// The address asked for; else the usual port, else any that is free. It is ours for as long as the socket lives.
-fn choose(listen: Option<SocketAddr>) -> Result<(SocketAddr, Option<TcpSocket>), Failure> {
-    let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+fn choose(asked: Option<SocketAddr>, usual: u16) -> Result<(SocketAddr, Option<TcpSocket>), Failure> {
+    let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, usual));
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let wanted = match listen {
+    let wanted = match asked {
         Some(address) => vec![address],
         None => vec![usual, any],
     };

@@ -1,4 +1,4 @@
-//! Where everything of one demo is: the two addresses, and the folder that goes away with it.
+//! Where everything of one demo is: the addresses, and the folder that goes away with it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,6 +18,7 @@ pub(crate) struct Place {
     is_kept: bool,
     pub(super) upstream: SocketAddr,
     pub(super) listen: SocketAddr,
+    pub(super) admin: SocketAddr,
     /// Part of every key, so that a store that was used before does not know them.
     run: String,
 }
@@ -27,6 +28,7 @@ impl Place {
         store: Option<&str>,
         upstream: SocketAddr,
         listen: SocketAddr,
+        admin: SocketAddr,
     ) -> Result<Self, Failure> {
         let folder = tempfile::Builder::new().prefix("onlyonce-demo-").tempdir().map_err(system)?;
         let own = format!("file:{}", folder.path().join("store").display());
@@ -36,6 +38,7 @@ impl Place {
             folder,
             upstream,
             listen,
+            admin,
             run: random_v4()?.as_str().chars().take(4).collect(),
         })
     }
@@ -79,6 +82,11 @@ impl Place {
                 "sidecar",
                 &format!("http://{}", self.listen),
                 &format!("onlyonce proxy in front of it, process {process}"),
+            ),
+            row(
+                "dashboard",
+                &format!("http://{}", self.admin),
+                "for a browser: what happens, and what nobody knows",
             ),
             row("store", &self.store, end),
         ]

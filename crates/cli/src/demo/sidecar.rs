@@ -36,6 +36,7 @@ impl Sidecar {
             .args(["demo", "--sidecar-of", &std::process::id().to_string(), "--"])
             .args(["--upstream", &format!("http://{}", place.upstream)])
             .args(["--listen", &place.listen.to_string()])
+            .args(["--admin", &place.admin.to_string()])
             .args(["--store", place.store()])
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(system)?)

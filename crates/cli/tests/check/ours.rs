@@ -53,7 +53,7 @@ fn checked(url: &str, effects: &str) -> Report {
 
 /// Checks the sidecar with this profile.
 fn profile(name: &str) -> Report {
-    let demo = Ours::start(&["demo", "--listen", "127.0.0.1:0"], "sidecar ");
+    let demo = Ours::start(&["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"], "sidecar ");
     let upstream = demo.word_after("payments API ");
     let arguments = ["proxy", "--upstream", upstream, "--listen", "127.0.0.1:0", "--store", "memory:"];
     let sidecar = Ours::start(&[&arguments[..], &["--profile", name]].concat(), "listening on");
@@ -63,7 +63,7 @@ fn profile(name: &str) -> Report {
 
 #[test]
 fn the_demo_passes_everything() {
-    let demo = Ours::start(&["demo", "--listen", "127.0.0.1:0"], "Ctrl-C");
+    let demo = Ours::start(&["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"], "Ctrl-C");
     let url = format!("{}/payments", demo.word_after("sidecar "));
     let report = checked(&url, &format!("{}/payments/count", demo.word_after("payments API ")));
     assert_eq!(report.code, 0, "{report}");

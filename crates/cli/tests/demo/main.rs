@@ -25,7 +25,9 @@ fn is_empty(folder: &TempDir) -> bool {
 /// Takes the tour with one more environment variable.
 fn tour(folder: &TempDir, name: &str, value: &str) -> (i32, String) {
     let mut command = Command::new(PROGRAM);
-    command.args(["demo", "--tour", "--listen", "127.0.0.1:0"]).env("TMPDIR", folder.path());
+    command
+        .args(["demo", "--tour", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+        .env("TMPDIR", folder.path());
     command.env("ONLYONCE_STORE_ANSWER_WITHIN", "30s").env(name, value);
     let output = command.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
@@ -118,6 +120,22 @@ fn a_store_that_was_named_is_kept_and_an_address_that_is_taken_is_refused() {
     let mut command = Command::new(PROGRAM);
     let output = command.args(["demo", "--listen", &address]).env("TMPDIR", folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(69), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_dashboard_is_where_the_demo_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut demo = Demo::start(folder.path(), &["--listen", "127.0.0.1:0"]);
+    let sidecar = address(&demo.line_with("sidecar "));
+    let dashboard = address(&demo.line_with("dashboard "));
+    demo.line_with("Ctrl-C");
+    assert_ne!(sidecar, dashboard);
+    let page = get(&dashboard, "/");
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("<title>onlyonce</title>"), "{page}");
+    assert!(get(&dashboard, "/assets/app.js").contains("text/javascript"));
+    pay(&sidecar, "k", 100);
+    let figures = get(&dashboard, "/metrics");
+    assert!(figures.contains("onlyonce_claims_total{answer=\"granted\"} 1"), "{figures}");
 }
 
 #[test]

@@ -18,7 +18,11 @@ pub(crate) struct Demo {
 impl Demo {
     pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(PROGRAM);
-        command.arg("demo").args(arguments).env("TMPDIR", folder).stdout(Stdio::piped());
+        command
+            .args(["demo", "--admin", "127.0.0.1:0"])
+            .args(arguments)
+            .env("TMPDIR", folder)
+            .stdout(Stdio::piped());
         // A loaded disk is no failed store.
         command.env("ONLYONCE_STORE_ANSWER_WITHIN", "30s");
         let mut child = command.spawn().unwrap();

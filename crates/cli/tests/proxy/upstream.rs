@@ -90,11 +90,11 @@ impl Upstream {
             }
             let state = self.state.0.lock().unwrap();
             drop(self.state.1.wait_while(state, |state| state.holds).unwrap());
-            let answer = answer(&target, number);
+            let (field, answer) = answer(&target, number);
             let mut stream = stream;
             write!(
                 stream,
-                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{answer}",
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{field}Content-Length: {}\r\n\r\n{answer}",
                 answer.len()
             )?;
         }
@@ -111,12 +111,18 @@ impl Upstream {
     }
 }
 
-/// Enough of Stripe's customer object for Stripe's client to be happy with.
-fn answer(target: &str, number: usize) -> String {
+/// One more field of the head, and the body.
+fn answer(target: &str, number: usize) -> (&'static str, String) {
     if target.starts_with("/v1/customers") {
-        return format!(
-            r#"{{"id": "cus_{number}", "object": "customer", "livemode": false, "metadata": {{}}}}"#
-        );
+        // Enough of Stripe's customer object for Stripe's client to be happy with.
+        let customer =
+            format!(r#"{{"id": "cus_{number}", "object": "customer", "livemode": false, "metadata": {{}}}}"#);
+        return ("", customer);
     }
-    format!(r#"{{"effect": {number}}}"#)
+    if target.starts_with("/hostile") {
+        // For whoever shows answers to people.
+        let field = "X-Note: <img src=x onerror=window.hacked=1>\r\n";
+        return (field, "<script>window.hacked=1</script><img src=x onerror=window.hacked=2>".to_owned());
+    }
+    ("", format!(r#"{{"effect": {number}}}"#))
 }

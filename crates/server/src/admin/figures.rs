@@ -24,8 +24,8 @@ impl Figures {
         series.collect()
     }
 
-    /// The `part` quantile of a histogram over all its series, as the upper bound of the bucket that it falls into.
-    pub(super) fn quantile(&self, name: &str, part: f64) -> Option<f64> {
+    /// The buckets of a histogram over all its series: how many were at or below each bound, in the order of bounds.
+    pub(super) fn buckets(&self, name: &str) -> Vec<(f64, f64)> {
         let mut buckets: Vec<(f64, f64)> = Vec::new();
         for line in self.0.lines() {
             let Some(rest) = line.strip_prefix(name).and_then(|rest| rest.strip_prefix("_bucket{")) else {
@@ -45,6 +45,12 @@ impl Figures {
             }
         }
         buckets.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        buckets
+    }
+
+    /// The `part` quantile of a histogram over all its series, as the upper bound of the bucket that it falls into.
+    pub(super) fn quantile(&self, name: &str, part: f64) -> Option<f64> {
+        let buckets = self.buckets(name);
         let all = buckets.last().map(|(_, count)| *count).filter(|count| *count > 0.0)?;
         let last = buckets.iter().rev().map(|(bound, _)| *bound).find(|bound| bound.is_finite());
         let found = buckets.iter().find(|(_, count)| *count >= all * part).map(|(bound, _)| *bound);

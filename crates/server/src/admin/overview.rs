@@ -44,6 +44,7 @@ impl Admin {
             "running": at_work("onlyonce_running"),
             "waiters": at_work("onlyonce_waiters"),
             "store_ms": { "p50": millis(0.5), "p99": millis(0.99) },
+            "store_buckets": buckets(&figures),
             "stats": stored.as_ref().map(stats),
             "warnings": self.warnings(stored.is_some()),
         })
@@ -82,6 +83,14 @@ impl Admin {
 
 fn counts(figures: &Figures, name: &str) -> Map<String, Value> {
     figures.by_label(name).into_iter().map(|(label, number)| (label.to_owned(), number.into())).collect()
+}
+
+/// How many answers of the store came within each bound, in milliseconds; the last has none. Between two of these lies
+/// how long it takes now.
+fn buckets(figures: &Figures) -> Vec<Value> {
+    let buckets = figures.buckets("onlyonce_store_seconds").into_iter();
+    let bound = |seconds: f64| seconds.is_finite().then_some(seconds * 1000.0);
+    buckets.map(|(seconds, count)| json!([bound(seconds), whole(count)])).collect()
 }
 
 fn failures(figures: &Figures) -> u64 {

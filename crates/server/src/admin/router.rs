@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{Admin, events, guard};
 use crate::body::{Pace, Paced};
-use crate::dashboard;
+use crate::dashboard::{self, Asset};
 use crate::operator::{Asked, Target};
 use crate::refusal::Refusal;
 
@@ -26,8 +26,8 @@ const PACE: Pace = Pace { pause_max: Duration::from_secs(10), within: Some(Durat
 
 /// Nothing from elsewhere, and nothing inside a page of somebody else.
 const CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
-     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; \
+     form-action 'none'; frame-ancestors 'none'",
 );
 
 /// What a path is for.
@@ -36,7 +36,7 @@ enum Way {
     Ready,
     Guarantee,
     Metrics,
-    Asset(&'static str, &'static [u8]),
+    Asset(&'static Asset),
     Overview,
     Events,
     Records(Target),
@@ -51,10 +51,9 @@ impl Way {
             "/metrics" => Self::Metrics,
             "/api/overview" => Self::Overview,
             "/api/events" => Self::Events,
-            _ if path == "/" || path.starts_with("/assets/") => match dashboard::asset(path) {
-                Some((content_type, bytes)) => Self::Asset(content_type, bytes),
-                None => return Err(nothing_here()),
-            },
+            _ if path == "/" || path.starts_with("/assets/") => {
+                Self::Asset(dashboard::asset(path).ok_or_else(nothing_here)?)
+            }
             _ => Self::Records(Target::read(path).ok_or_else(nothing_here)??),
         })
     }
@@ -104,11 +103,7 @@ async fn routed(
         Way::Ready => admin.ready().await,
         Way::Guarantee => Ok(shown(StatusCode::OK, &(admin.ground.promise)())),
         Way::Metrics => Ok(admin.figures().await),
-        Way::Asset(content_type, bytes) => {
-            let mut response = Response::new(Body::from(Bytes::from_static(bytes)));
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-            Ok(response)
-        }
+        Way::Asset(asset) => Ok(asset.answer(request.headers())),
         Way::Overview => Ok(shown(StatusCode::OK, &admin.overview().await)),
         Way::Events => events::stream(admin, &request),
         Way::Records(target) => records(admin, target, request, from).await,
