@@ -11,6 +11,7 @@ use crate::proxy::ProxyArgs;
 use crate::records::RecordsCommand;
 use crate::serve::ServeArgs;
 use crate::store::StoreCommand;
+use crate::sweep::SweepArgs;
 
 /// The exit codes, as every `--help` shows them. A macro, because help texts are joined at compile time.
 macro_rules! exit_codes {
@@ -25,7 +26,8 @@ Exit codes:
   66  an input file cannot be read
   69  the store cannot be opened, read or written; or a server cannot be reached
   71  the operating system gave no random bytes
-  74  the output cannot be written"
+  74  the output cannot be written
+  75  another process sweeps the store"
     };
 }
 pub(crate) use exit_codes;
@@ -65,4 +67,5 @@ pub(crate) enum Command {
     /// Prepare a store
     #[command(subcommand)]
     Store(StoreCommand),
+    Sweep(SweepArgs),
 }

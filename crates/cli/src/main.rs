@@ -16,6 +16,7 @@ mod proxy;
 mod records;
 mod serve;
 mod store;
+mod sweep;
 mod times;
 
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Records(command) => records::run(command),
         Command::Serve(args) => serve::run(*args),
         Command::Store(command) => store::run(&command),
+        Command::Sweep(args) => sweep::run(&args),
     };
     ended.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }

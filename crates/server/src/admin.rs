@@ -95,10 +95,6 @@ impl AdminDoor {
         self.door.address()
     }
 
-    pub(crate) fn metrics(&self) -> Arc<Metrics> {
-        Arc::clone(&self.metrics)
-    }
-
     /// Answers until `ended` resolves.
     async fn run_until(mut self, ended: impl Future<Output = ()>) {
         let tidying = async {
@@ -241,7 +237,7 @@ impl Admin {
         if counted.is_some_and(|watch| watch.elapsed() < COUNT_AGAIN_AFTER) {
             return;
         }
-        if let Ok(Ok(stats)) = tokio::time::timeout(READY_WITHIN, self.engine.store().stats()).await {
+        if let Ok(Ok(stats)) = tokio::time::timeout(READY_WITHIN, self.engine.count()).await {
             self.metrics.stored(&stats);
         }
         *counted = Some(Stopwatch::start());

@@ -29,7 +29,7 @@ use crate::config::{ServeSettings, Sources};
 use crate::listen::{Door, ListenAddress};
 use crate::sidecar::{Signals, StartError, StopTwice};
 use crate::store::Tiers;
-use crate::sweep::sweep;
+use crate::sweep::{AtWork, sweeper};
 use crate::tls;
 
 /// A claims API that listens. It serves once it runs.
@@ -106,9 +106,9 @@ impl Claims {
 
     async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
         let Self { settings, namespaces, tiers, front, mut door, .. } = self;
-        let every = settings.store.sweep_every;
-        let sweeping: Vec<_> =
-            namespaces.engines().map(|engine| tokio::spawn(sweep(engine.clone(), every, None))).collect();
+        let sweepers =
+            namespaces.grounds().map(|(engine, growth)| sweeper(engine, &settings.store, growth, None));
+        let sweeping: Vec<_> = sweepers.map(AtWork::begin).collect();
         tokio::select! {
             () = door.accept() => {}
             () = stop => {}
@@ -124,10 +124,8 @@ impl Claims {
         door.cut().await;
         // ORDER: commands whose caller is gone go on to their end before the store is closed.
         front.finish(settings.drain_within).await;
-        for task in sweeping {
-            task.abort();
-            // Waited for, so that the store is closed when this returns, and whoever opens it next finds it free.
-            let _ = task.await;
+        for at_work in sweeping {
+            at_work.end().await;
         }
         tiers.iter().for_each(Tiers::log);
         tracing::info!("stopped");

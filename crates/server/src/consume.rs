@@ -28,9 +28,10 @@ use crate::listen::ListenAddress;
 use crate::metrics::Metrics;
 use crate::sidecar::{StartError, metrics};
 use crate::store::{self, OpenError, Tiers};
-use crate::sweep::sweep;
+use crate::sweep::{AtWork, sweeper};
 use crate::upstream::{Connector, client, why_no_answer};
 use onlyonce_core::StoreError;
+use onlyonce_core::sweeper::Sweeper;
 
 use request::Target;
 
@@ -47,7 +48,7 @@ pub struct Bridge {
     consumer: Consumer,
     source: Arc<dyn Source>,
     tiers: Tiers,
-    sweep_every: Duration,
+    sweeper: Sweeper,
     promise: String,
     admin: Option<AdminDoor>,
 }
@@ -88,6 +89,7 @@ impl Bridge {
             builder = builder.observer(Arc::<Metrics>::clone(metrics));
         }
         let (consumer, tiers) = (builder.build().await?, opened.tiers);
+        let sweeper = sweeper(consumer.engine(), &settings.store, opened.growth, metrics.as_ref());
         let admin = match (&settings.admin, metrics) {
             (Some(settings), Some(metrics)) => {
                 let ground = (consumer.engine().clone(), tiers.clone());
@@ -101,8 +103,7 @@ impl Bridge {
             }
             _ => None,
         };
-        let sweep_every = settings.store.sweep_every;
-        Ok(Self { consumer, source, tiers, sweep_every, promise, admin })
+        Ok(Self { consumer, source, tiers, sweeper, promise, admin })
     }
 
     /// What is promised, in words.
@@ -127,9 +128,8 @@ impl Bridge {
 
     /// Handles messages until `stop` resolves, then drains.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> Result<(), BridgeError> {
-        let Self { consumer, tiers, sweep_every, admin, .. } = self;
-        let metrics = admin.as_ref().map(AdminDoor::metrics);
-        let sweeping = tokio::spawn(sweep(consumer.engine().clone(), sweep_every, metrics));
+        let Self { consumer, tiers, sweeper, admin, .. } = self;
+        let sweeping = AtWork::begin(sweeper);
         let showing = Showing::begin(admin);
         let stopping = showing.stopping();
         let stop = async move {
@@ -138,9 +138,7 @@ impl Bridge {
         };
         let ended = consumer.run(stop).await;
         showing.end().await;
-        // Waited for, so that the store is closed when this returns, and whoever opens it next finds it free.
-        sweeping.abort();
-        let _ = sweeping.await;
+        sweeping.end().await;
         tiers.log();
         Ok(ended?)
     }

@@ -47,4 +47,5 @@ pub use listen::ListenAddress;
 pub use logging::start_logging;
 pub use promise::{Promise, UnderPolicy};
 pub use sidecar::{Sidecar, Signals, StartError, check};
+pub use sweep::sweeper_alone;
 pub use tls::TlsError;

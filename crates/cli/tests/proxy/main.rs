@@ -12,3 +12,4 @@ mod crash;
 mod shared;
 mod signals;
 mod stripe;
+mod sweep;

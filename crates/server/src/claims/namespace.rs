@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::store::StoreFuture;
+use onlyonce_core::sweeper::growth::Growth;
 use onlyonce_core::{Engine, Policy, Store, StoreError, StoreErrorKind, Terms};
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +30,8 @@ pub(crate) struct Namespace {
     pub(crate) policy: Policy,
     pub(crate) terms: Arc<Terms>,
     pub(crate) usage: Usage,
+    /// How much its store holds of what it may.
+    growth: Arc<Growth>,
     pub(crate) waiters: Waiters,
     pub(crate) stopping: CancellationToken,
 }
@@ -80,6 +83,7 @@ impl Namespaces {
                 terms: Arc::new(settings.policy.terms().clone()),
                 policy: settings.policy.clone(),
                 usage: Usage::default(),
+                growth: opened.growth,
                 waiters: Waiters::new(settings.waiters_max),
                 stopping: stopping.clone(),
             }));
@@ -91,8 +95,9 @@ impl Namespaces {
         self.0.iter().find(|namespace| &*namespace.name == name)
     }
 
-    pub(crate) fn engines(&self) -> impl Iterator<Item = &Engine> {
-        self.0.iter().map(|namespace| &namespace.engine)
+    /// What each stands on.
+    pub(crate) fn grounds(&self) -> impl Iterator<Item = (&Engine, Arc<Growth>)> {
+        self.0.iter().map(|namespace| (&namespace.engine, Arc::clone(&namespace.growth)))
     }
 
     pub(crate) fn waiting(&self) -> usize {
