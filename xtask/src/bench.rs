@@ -6,6 +6,7 @@ mod embedded;
 mod http;
 mod messages;
 mod stores;
+mod sweep;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -75,6 +76,17 @@ Examples:
   cargo xtask bench stores --rounds 5 --seconds 10 --json stores.json
   cargo xtask bench stores --part redis --redis redis --appendfsync everysec")]
     Stores(stores::Arguments),
+    /// Measure what sweeping costs those who are served meanwhile: a quiet machine is needed.
+    ///
+    /// Ten million expired records of the embedded store, Redis and Postgres each are swept under a load of claims and
+    /// completions, in turns with the same load alone; every record is accounted for, and in Postgres nobody may wait for
+    /// another transaction for long. An hour or so; prints tables in Markdown and the goals; progress goes to stderr. Missing
+    /// Debian packages are installed with apt-get, which needs root; no service is started.
+    #[command(after_help = "\
+Examples:
+  cargo xtask bench sweep --quick
+  cargo xtask bench sweep --store postgres --records 1000000 --json sweep.json")]
+    Sweep(sweep::Arguments),
 }
 
 /// Measures, and prints a table.
@@ -86,6 +98,7 @@ pub(crate) fn run(suite: &Suite) -> Result<()> {
         Suite::Http(arguments) => http::run(arguments),
         Suite::Messages(arguments) => messages::run(arguments),
         Suite::Stores(arguments) => stores::run(arguments),
+        Suite::Sweep(arguments) => sweep::run(arguments),
     }
 }
 

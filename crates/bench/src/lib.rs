@@ -4,7 +4,7 @@
 
 pub mod commands;
 pub mod conditions;
-#[cfg(any(feature = "messages", feature = "stores"))]
+#[cfg(any(feature = "messages", feature = "stores", feature = "sweep"))]
 pub mod facts;
 pub mod figures;
 pub mod goal;
@@ -14,6 +14,7 @@ pub mod pins;
 pub mod report;
 #[cfg(feature = "http")]
 pub mod serve;
+pub mod spread;
 pub mod started;
 pub mod starter;
 pub mod usage;

@@ -14,6 +14,7 @@ use crate::records::RecordsCommand;
 use crate::records::stats::StatsArgs;
 use crate::serve::ServeArgs;
 use crate::store::StoreCommand;
+use crate::sweep::SweepArgs;
 
 /// The exit codes, as every `--help` shows them. A macro, because help texts are joined at compile time.
 macro_rules! exit_codes {
@@ -28,7 +29,8 @@ Exit codes:
   66  an input file cannot be read
   69  the store cannot be opened, read or written; or a server cannot be reached
   71  the operating system gave no random bytes
-  74  the output cannot be written"
+  74  the output cannot be written
+  75  another process sweeps the store"
     };
 }
 pub(crate) use exit_codes;
@@ -71,4 +73,5 @@ pub(crate) enum Command {
     /// Prepare a store
     #[command(subcommand)]
     Store(StoreCommand),
+    Sweep(SweepArgs),
 }

@@ -17,6 +17,7 @@ const UNREADABLE: u8 = 66;
 const STORE: u8 = 69;
 const SYSTEM: u8 = 71;
 const OUTPUT: u8 = 74;
+const TAKEN: u8 = 75;
 
 /// Why a command ended without doing what it was asked to.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// A server that is needed cannot be reached.
     Unavailable(Box<dyn Error>),
+    /// Another process is at it.
+    Taken(String),
     /// The command has said all there is to say: only the exit code is left.
     Told(u8),
     /// The operating system did not give what is needed.
@@ -54,6 +57,7 @@ impl Failure {
             Self::Output(source) => (OUTPUT, format!("the output cannot be written: {source}")),
             Self::Told(code) => return (*code).into(),
             Self::Usage(text) => (USAGE, text.clone()),
+            Self::Taken(text) => (TAKEN, text.clone()),
             Self::Unavailable(error) => (UNAVAILABLE, chain(error.as_ref())),
             Self::Refused(error) => (REFUSED, chain(error.as_ref())),
             Self::Store(error) => (STORE, chain(error.as_ref())),

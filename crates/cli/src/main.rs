@@ -18,6 +18,7 @@ mod proxy;
 mod records;
 mod serve;
 mod store;
+mod sweep;
 mod times;
 
 use std::process::ExitCode;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Stats(args) => records::stats::run(&args),
         Command::Store(command) => store::run(&command),
+        Command::Sweep(args) => sweep::run(&args),
     };
     ended.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::error::MisuseError;
+use crate::house;
 use crate::record::{Fence, Record, StateKind};
 use crate::scope::{RecordId, ScopeTag};
 use crate::secret::Secret;
@@ -206,9 +207,11 @@ impl Listing {
         if self.limit == 0 { PAGE_MAX } else { self.limit.min(PAGE_MAX) }
     }
 
-    /// Whether `record`, as commands read it, is asked for. `after` and `limit` are the store's to keep.
+    /// Whether `record`, as commands read it, is asked for. `after` and `limit` are the store's to keep. The house's own
+    /// records never are: they are nobody's operation.
     pub fn wants(&self, id: &RecordId, record: &Record) -> bool {
-        (self.states.is_empty() || self.states.contains(&record.kind()))
+        !house::is_ours(id)
+            && (self.states.is_empty() || self.states.contains(&record.kind()))
             && self.scope.is_none_or(|tag| id.is_in(tag))
             && self.prefix.as_ref().is_none_or(|prefix| id.begins_with(prefix))
             && self.created_before.is_none_or(|before| record.created_at < before)

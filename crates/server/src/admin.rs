@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use onlyonce_core::sweeper::Sweeping;
 use onlyonce_core::{Engine, Timestamp};
 use onlyonce_http::Body;
 use serde_json::Value;
@@ -74,6 +75,8 @@ pub(crate) struct Ground {
     pub(crate) configuration: ConfigurationInForce,
     /// What was odd about the configuration.
     pub(crate) warnings: Vec<String>,
+    /// How the sweeping of each store goes.
+    pub(crate) sweeping: Vec<Sweeping>,
     /// What else is to be counted before figures are shown.
     pub(crate) also: Option<Also>,
 }
@@ -131,10 +134,6 @@ impl AdminDoor {
 
     pub(crate) const fn address(&self) -> &ListenAddress {
         self.door.address()
-    }
-
-    pub(crate) fn metrics(&self) -> Arc<Metrics> {
-        Arc::clone(&self.admin.metrics)
     }
 
     /// Answers until `ended` resolves.

@@ -18,7 +18,7 @@ mod wait;
 
 use std::sync::Arc;
 
-use onlyonce_core::Store;
+use onlyonce_core::{Store, Sweeper};
 use serde_json::json;
 
 pub(crate) use self::content::{Typed, decoded, encoded, millis};
@@ -33,7 +33,7 @@ use crate::listen::{Door, ListenAddress};
 use crate::refusal;
 use crate::sidecar::{self, Signals, StartError, StopTwice, metrics};
 use crate::store::Tiers;
-use crate::sweep::sweep;
+use crate::sweep::{AtWork, sweeper};
 use crate::tls;
 
 /// A claims API that listens. It serves once it runs.
@@ -44,6 +44,7 @@ pub struct Claims {
     front: ClaimsFront,
     door: Door<ClaimsFront>,
     admin: Option<AdminDoor>,
+    sweepers: Vec<Sweeper>,
     promise: String,
 }
 
@@ -77,18 +78,27 @@ impl Claims {
         let door = Door::open(settings.door.clone(), tls, front.clone())
             .await
             .map_err(|source| StartError::Listen { address: settings.door.listen.clone(), source })?;
+        let sweepers: Vec<_> = namespaces
+            .grounds()
+            .map(|(engine, growth)| sweeper(engine, &settings.store, growth, metrics.as_ref()))
+            .collect();
         let (said, shown) = (json!({ "promise": promise }), config.show());
         let ground = admin::Ground {
             command: "serve",
-            engines: namespaces.engines().cloned().zip(tiers.iter().cloned()).collect(),
+            engines: namespaces
+                .grounds()
+                .map(|(engine, _)| engine.clone())
+                .zip(tiers.iter().cloned())
+                .collect(),
             places: namespaces.places(),
             promise: Box::new(move || said.clone()),
             configuration: Box::new(move || shown.clone()),
             warnings: config.warnings().to_vec(),
+            sweeping: sweepers.iter().map(Sweeper::sweeping).collect(),
             also: None,
         };
         let admin = sidecar::admin(settings.admin.as_ref(), metrics, ground).await?;
-        Ok(Self { settings, namespaces, tiers, front, door, admin, promise })
+        Ok(Self { settings, namespaces, tiers, front, door, admin, sweepers, promise })
     }
 
     /// Where the admin side listens, if there is one.
@@ -127,13 +137,8 @@ impl Claims {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
-        let Self { settings, namespaces, tiers, front, mut door, admin, .. } = self;
-        let every = settings.store.sweep_every;
-        let metrics = admin.as_ref().map(AdminDoor::metrics);
-        let sweeping: Vec<_> = namespaces
-            .engines()
-            .map(|engine| tokio::spawn(sweep(engine.clone(), every, metrics.clone())))
-            .collect();
+        let Self { settings, tiers, front, mut door, admin, namespaces, sweepers, .. } = self;
+        let sweeping: Vec<_> = sweepers.into_iter().map(AtWork::begin).collect();
         let showing = Showing::begin(admin);
         tokio::select! {
             () = door.accept() => {}
@@ -151,10 +156,8 @@ impl Claims {
         door.cut().await;
         // ORDER: commands whose caller is gone go on to their end before the store is closed.
         front.finish(settings.drain_within).await;
-        for task in sweeping {
-            task.abort();
-            // Waited for, so that the store is closed when this returns, and whoever opens it next finds it free.
-            let _ = task.await;
+        for at_work in sweeping {
+            at_work.end().await;
         }
         // ORDER: last, so that whoever asks while it ends is told that it does.
         showing.end().await;

@@ -12,6 +12,7 @@ mod nearest;
 mod serve;
 mod settings;
 mod show;
+mod sweep;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,6 +37,7 @@ pub(crate) use settings::RedisSettings;
 pub(crate) use settings::UpstreamSettings;
 pub use settings::{Settings, StoreSettings, UpstreamUrl};
 pub(crate) use show::without_password;
+pub use sweep::SweepSection;
 
 use layers::Layers;
 
@@ -86,6 +88,11 @@ impl Config {
         &self.warnings
     }
 
+    /// The store that is named.
+    pub fn store_url(&self) -> Option<&str> {
+        self.merged.store.url.as_deref()
+    }
+
     /// Where `section.field` was set.
     pub fn origin(&self, field: &str) -> Option<Origin> {
         self.origins.get(field).copied()
@@ -98,6 +105,7 @@ impl Config {
             ("proxy", one.proxy != other.proxy),
             ("tls", one.tls != other.tls),
             ("store", one.store != other.store),
+            ("sweep", one.sweep != other.sweep),
             ("admin", one.admin != other.admin),
             ("serve", one.serve != other.serve),
             ("jwt", one.jwt != other.jwt),

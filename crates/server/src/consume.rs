@@ -29,9 +29,10 @@ use crate::metrics::Metrics;
 use crate::operator::{Naming, Place};
 use crate::sidecar::{self, StartError, metrics};
 use crate::store::{self, OpenError, Tiers};
-use crate::sweep::sweep;
+use crate::sweep::{AtWork, sweeper};
 use crate::upstream::{Connector, client, why_no_answer};
 use onlyonce_core::StoreError;
+use onlyonce_core::sweeper::Sweeper;
 
 use request::Target;
 
@@ -48,7 +49,7 @@ pub struct Bridge {
     consumer: Consumer,
     source: Arc<dyn Source>,
     tiers: Tiers,
-    sweep_every: Duration,
+    sweeper: Sweeper,
     promise: String,
     admin: Option<AdminDoor>,
 }
@@ -89,6 +90,7 @@ impl Bridge {
             builder = builder.observer(Arc::<Metrics>::clone(metrics));
         }
         let (consumer, tiers) = (builder.build().await?, opened.tiers);
+        let sweeper = sweeper(consumer.engine(), &settings.store, opened.growth, metrics.as_ref());
         let said = json!({ "promise": promise });
         let shown = config.show();
         let name = config.consumer_name();
@@ -99,11 +101,11 @@ impl Bridge {
             promise: Box::new(move || said.clone()),
             configuration: Box::new(move || shown.clone()),
             warnings: config.warnings().to_vec(),
+            sweeping: vec![sweeper.sweeping()],
             also: Some(counting(consumer.counts(), Arc::clone(&source))),
         };
         let admin = sidecar::admin(settings.admin.as_ref(), metrics, ground).await?;
-        let sweep_every = settings.store.sweep_every;
-        Ok(Self { consumer, source, tiers, sweep_every, promise, admin })
+        Ok(Self { consumer, source, tiers, sweeper, promise, admin })
     }
 
     /// What is promised, in words.
@@ -128,9 +130,8 @@ impl Bridge {
 
     /// Handles messages until `stop` resolves, then drains.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> Result<(), BridgeError> {
-        let Self { consumer, tiers, sweep_every, admin, .. } = self;
-        let metrics = admin.as_ref().map(AdminDoor::metrics);
-        let sweeping = tokio::spawn(sweep(consumer.engine().clone(), sweep_every, metrics));
+        let Self { consumer, tiers, sweeper, admin, .. } = self;
+        let sweeping = AtWork::begin(sweeper);
         let showing = Showing::begin(admin);
         let stopping = showing.stopping();
         let stop = async move {
@@ -139,9 +140,7 @@ impl Bridge {
         };
         let ended = consumer.run(stop).await;
         showing.end().await;
-        // Waited for, so that the store is closed when this returns, and whoever opens it next finds it free.
-        sweeping.abort();
-        let _ = sweeping.await;
+        sweeping.end().await;
         tiers.log();
         Ok(ended?)
     }

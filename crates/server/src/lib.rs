@@ -53,4 +53,5 @@ pub use logging::start_logging;
 pub use promise::{Promise, UnderPolicy};
 pub use refusal::Refusal;
 pub use sidecar::{Sidecar, Signals, StartError, check};
+pub use sweep::sweeper_alone;
 pub use tls::TlsError;

@@ -15,15 +15,19 @@ use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder a
 use metrics_exporter_prometheus::{
     BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
-use onlyonce_core::store::Stats;
 use onlyonce_core::store::tiered::TierFigures;
-use onlyonce_core::{Fence, RecordId, observe};
+use onlyonce_core::store::{Stats, Swept};
+use onlyonce_core::sweeper::growth::Growth;
+use onlyonce_core::sweeper::{self, SweepState};
+use onlyonce_core::{Fence, RecordId, StoreError, observe};
 use onlyonce_http::observe as http;
 use onlyonce_inbox::Tally;
 
 use crate::events::Ring;
 
 pub(crate) use timed::Timed;
+
+use crate::clock;
 
 const METADATA: Metadata<'static> = Metadata::new("onlyonce", Level::INFO, None);
 
@@ -37,7 +41,7 @@ const DUPLICATE_AGE: &str = "onlyonce_duplicate_age_ratio";
 const STORE_SECONDS: &str = "onlyonce_store_seconds";
 
 /// Everything that is counted, with its help text. The table of `docs/operating.md` is checked against it.
-pub(crate) const NAMES: [(&str, &str); 19] = [
+pub(crate) const NAMES: [(&str, &str); 23] = [
     ("onlyonce_claims_total", "Claims by their answer"),
     ("onlyonce_endings_total", "What became of grants"),
     ("onlyonce_requests_total", "Requests by route and by what the layer did with them"),
@@ -55,6 +59,13 @@ pub(crate) const NAMES: [(&str, &str); 19] = [
     ("onlyonce_swept_total", "What sweeps did with records"),
     ("onlyonce_sweeps_total", "Sweeps by result"),
     ("onlyonce_last_sweep_timestamp_seconds", "When a sweep last succeeded"),
+    ("onlyonce_sweep_elected", "1 while this process is the one that sweeps the store"),
+    ("onlyonce_sweep_fence", "The fence of the grant under which it sweeps, or last did"),
+    (
+        "onlyonce_sweep_rows_per_second",
+        "How fast the last pass that removed anything was, its pauses included",
+    ),
+    ("onlyonce_store_used_ratio", "How much of a bound of the store is used"),
     ("onlyonce_tier_claims_total", "Claims that a tier in front of the store answered or passed on"),
     ("onlyonce_messages_total", "Deliveries by what became of them"),
     ("onlyonce_messages_waiting", "Messages that wait at the source"),
@@ -146,7 +157,7 @@ impl Metrics {
     }
 
     /// One sweep that succeeded, at `now` seconds since 1970.
-    pub(crate) fn swept(&self, swept: &onlyonce_core::store::Swept, now: f64) {
+    pub(crate) fn swept(&self, swept: &Swept, now: f64) {
         let parts =
             [("removed", swept.removed), ("dropped", swept.dropped), ("made-unknown", swept.made_unknown)];
         for (what, records) in parts {
@@ -159,6 +170,26 @@ impl Metrics {
     /// One sweep that failed.
     pub(crate) fn sweep_failed(&self) {
         self.counter("onlyonce_sweeps_total", &[("result", "failed")]).increment(1);
+    }
+
+    /// Whether this process sweeps.
+    pub(crate) fn sweeps(&self, fence: Option<Fence>) {
+        self.gauge("onlyonce_sweep_elected", &[]).set(f64::from(u8::from(fence.is_some())));
+        if let Some(fence) = fence {
+            self.gauge("onlyonce_sweep_fence", &[]).set(count(fence.get()));
+        }
+    }
+
+    /// How fast.
+    pub(crate) fn sweeps_at(&self, rows_per_second: f64) {
+        self.gauge("onlyonce_sweep_rows_per_second", &[]).set(rows_per_second);
+    }
+
+    /// How much of each bound is used.
+    pub(crate) fn grown(&self, growth: &Growth) {
+        for used in growth.used() {
+            self.gauge("onlyonce_store_used_ratio", &[("bound", used.what)]).set(used.ratio());
+        }
     }
 
     /// What a tier has been good for since the start.
@@ -236,6 +267,26 @@ impl observe::Observer for Metrics {
     }
 }
 
+impl sweeper::Observer for Metrics {
+    fn elected(&self, fence: Option<Fence>) {
+        self.sweeps(fence);
+    }
+
+    fn swept(&self, swept: &Swept, _: Duration, state: &SweepState) {
+        Self::swept(self, swept, clock::seconds_since_1970());
+        self.sweeps_at(state.rows_per_second);
+    }
+
+    fn failed(&self, _: &StoreError) {
+        self.sweep_failed();
+    }
+
+    fn counted(&self, stats: &Stats, growth: &Growth) {
+        self.stored(stats);
+        self.grown(growth);
+    }
+}
+
 impl http::Observer for Metrics {
     fn event(&self, route: &str, event: http::Event) {
         use http::Event;
@@ -257,6 +308,8 @@ impl http::Observer for Metrics {
 
 #[cfg(test)]
 mod tests {
+    use onlyonce_core::sweeper::growth::Bounds;
+
     use super::*;
 
     #[test]
@@ -318,7 +371,10 @@ mod tests {
         metrics.messages(&Tally::default());
         metrics.stored(&Stats::default());
         metrics.at_work(1, 2);
-        metrics.swept(&onlyonce_core::store::Swept::default(), 1.0);
+        metrics.swept(&Swept::default(), 1.0);
+        metrics.sweeps(Fence::new(7));
+        metrics.sweeps_at(1.0);
+        metrics.grown(&Growth::new(Bounds { records_max: Some(1), bytes_max: Some(1) }));
         metrics.sweep_failed();
         metrics.tier("recent", TierFigures::default());
     }

@@ -7,6 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use onlyonce_core::sweeper::growth::Growth;
+use onlyonce_core::sweeper::{Sweeper, Sweeping};
 use onlyonce_core::{Engine, EngineError, MemoryStore, Policy, Store, StoreError};
 use onlyonce_http::rules::PrincipalRule;
 use onlyonce_http::{Acknowledging, Handle, LayerBuilder, OnceLayer, RulesError};
@@ -23,7 +25,7 @@ use crate::promise::Promise;
 use crate::reload::{InForce, Reload, Watching};
 use crate::stack::Front;
 use crate::store::{self, OpenError, Opened, Replicated, Tiers};
-use crate::sweep::sweep;
+use crate::sweep::{AtWork, sweeper};
 use crate::tls::{self, TlsError};
 use crate::tokens;
 use crate::upstream::{Pseudonym, Upstream};
@@ -39,6 +41,7 @@ pub struct Sidecar {
     admin: Option<AdminDoor>,
     promise: Arc<ArcSwap<Promise>>,
     reload: Reload,
+    sweeper: Sweeper,
 }
 
 impl Sidecar {
@@ -64,8 +67,9 @@ impl Sidecar {
         let pseudonym = Pseudonym::random().map_err(StartError::System)?;
         let upstream = Upstream::new(&settings, pseudonym).map_err(StartError::Upstream)?;
         let metrics = metrics(settings.admin.is_some())?;
-        let Ground { engine, remark, tiers, replicated } =
+        let Ground { engine, remark, tiers, replicated, growth } =
             Box::pin(ground(&config, &settings, store, metrics.as_ref())).await?;
+        let sweeper = sweeper(&engine, &settings.store, growth, metrics.as_ref());
         let acknowledging = replicated.map(|replicated| replicated.engines(&engine.in_place()));
         let layer = layer(&config, &settings, &engine, acknowledging, metrics.as_ref())?;
         let front = Front::new(&layer, upstream, &settings);
@@ -83,12 +87,13 @@ impl Sidecar {
             promise: Box::new(move || serde_json::to_value(&**in_force.load()).unwrap_or_default()),
             configuration: Box::new(move || shown.load().to_string()),
             warnings: config.warnings().to_vec(),
+            sweeping: vec![sweeper.sweeping()],
             also: None,
         };
         let admin = admin(settings.admin.as_ref(), metrics, ground).await?;
         let in_force = InForce { rules: rules.clone(), promise: Arc::clone(&promise), configuration };
         let reload = Reload::new(watching, sources, config, engine.clone(), in_force);
-        Ok(Self { settings, engine, tiers, rules, front, door, admin, promise, reload })
+        Ok(Self { settings, engine, tiers, rules, front, door, admin, promise, reload, sweeper })
     }
 
     /// Where it listens, with the port that was taken.
@@ -111,6 +116,11 @@ impl Sidecar {
         &self.engine
     }
 
+    /// How sweeping goes, also while it runs.
+    pub fn sweeping(&self) -> Sweeping {
+        self.sweeper.sweeping()
+    }
+
     /// The rules in force, to be replaced.
     pub const fn rules(&self) -> &Handle {
         &self.rules
@@ -131,9 +141,8 @@ impl Sidecar {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
-        let Self { settings, engine, tiers, front, mut door, admin, reload, .. } = self;
-        let metrics = admin.as_ref().map(AdminDoor::metrics);
-        let sweeping = tokio::spawn(sweep(engine.clone(), settings.store.sweep_every, metrics));
+        let Self { settings, engine, tiers, front, mut door, admin, reload, sweeper, .. } = self;
+        let sweeping = AtWork::begin(sweeper);
         let reloading = tokio::spawn(reload.watch());
         let showing = Showing::begin(admin);
         tokio::select! {
@@ -144,10 +153,9 @@ impl Sidecar {
         door.close();
         drain(&door, &front, &engine, settings.drain_within, hurry).await;
         // Waited for, so that the store is closed when this returns, and whoever opens it next finds it free.
-        for task in [sweeping, reloading] {
-            task.abort();
-            let _ = task.await;
-        }
+        sweeping.end().await;
+        reloading.abort();
+        let _ = reloading.await;
         // ORDER: last, so that whoever asks while it ends is told that it does.
         showing.end().await;
         tiers.log();
@@ -210,6 +218,7 @@ struct Ground {
     remark: Option<String>,
     tiers: Tiers,
     replicated: Option<Replicated>,
+    growth: Arc<Growth>,
 }
 
 /// Opens the store, and puts the engine over it.
@@ -234,7 +243,7 @@ async fn ground(
             OpenError::Store(error) => StartError::Store { url: settings.store.url.clone(), source: error },
         })?,
     };
-    let Opened { store, remark, tiers, replicated } = opened;
+    let Opened { store, remark, tiers, replicated, growth } = opened;
     let policy = Policy::default().answer_within(settings.store.answer_within);
     let mut builder = Engine::builder(store).policy(policy);
     if let Some(secret) = secret {
@@ -243,7 +252,7 @@ async fn ground(
     if let Some(metrics) = metrics {
         builder = builder.observer(Arc::<Metrics>::clone(metrics));
     }
-    Ok(Ground { engine: builder.build().await?, remark, tiers, replicated })
+    Ok(Ground { engine: builder.build().await?, remark, tiers, replicated, growth })
 }
 
 /// Figures, when somebody can read them.

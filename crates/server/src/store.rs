@@ -1,6 +1,7 @@
 //! From a store's URL to the store. Only here does the sidecar name concrete stores.
 
 mod acknowledged;
+mod bounded;
 
 use std::fs;
 use std::path::Path;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use onlyonce_core::store::StoreFuture;
 use onlyonce_core::store::tier::Tier;
 use onlyonce_core::store::tiered::TierFigures;
+use onlyonce_core::sweeper::growth::{Bounds, Growth};
 use onlyonce_core::{
     MemoryLimits, MemoryStore, Recent, Secret, Store, StoreError, StoreErrorKind, SystemClock, Tiered,
 };
@@ -21,6 +23,7 @@ use crate::config::{ConfigError, RedisSettings, StoreSettings, SyncMode};
 use crate::metrics::{Metrics, Timed};
 
 pub(crate) use acknowledged::{Replicated, presumed};
+use bounded::Bounded;
 
 /// Why there is no store.
 #[derive(Debug)]
@@ -40,12 +43,14 @@ pub(crate) struct Opened {
     pub(crate) tiers: Tiers,
     /// For routes that wait for replicas.
     pub(crate) replicated: Option<Replicated>,
+    /// How much it holds of what it may.
+    pub(crate) growth: Arc<Growth>,
 }
 
 impl Opened {
     /// A store that has the last word.
     pub(crate) fn alone(store: Arc<dyn Store>, remark: Option<String>) -> Self {
-        Self { store, remark, tiers: Tiers::default(), replicated: None }
+        Self { store, remark, tiers: Tiers::default(), replicated: None, growth: Arc::default() }
     }
 
     /// Puts `tier` in front.
@@ -89,7 +94,7 @@ pub(crate) async fn open(
     settings: &StoreSettings,
     metrics: Option<&Arc<Metrics>>,
 ) -> Result<Opened, OpenError> {
-    let mut opened = Box::pin(authority(settings)).await?;
+    let mut opened = within_bounds(Box::pin(authority(settings)).await?, settings);
     if let Some(metrics) = metrics {
         opened.store = Arc::new(Timed::new(opened.store, Arc::clone(metrics)));
     }
@@ -123,6 +128,24 @@ pub(crate) async fn bounded<T>(asked: StoreFuture<'_, T>) -> Result<T, StoreErro
     }
 }
 
+/// Keeps the store to its bounds. A store in memory does that itself, to the record, and is only watched.
+fn within_bounds(mut opened: Opened, settings: &StoreSettings) -> Opened {
+    let wide = |bound: Option<usize>| bound.map(|bound| bound as u64);
+    let is_memory = settings.url == "memory:";
+    let bounds = if is_memory {
+        let limits = limits(settings);
+        Bounds { records_max: wide(Some(limits.records_max)), bytes_max: wide(Some(limits.bytes_max)) }
+    } else {
+        Bounds { records_max: wide(settings.records_max), bytes_max: wide(settings.bytes_max) }
+    };
+    opened.growth = Arc::new(Growth::new(bounds));
+    if opened.growth.is_bounded() && !is_memory {
+        opened.store = Arc::new(Bounded::new(opened.store, Arc::clone(&opened.growth)));
+        opened.replicated = opened.replicated.map(|replicated| replicated.within(&opened.growth));
+    }
+    opened
+}
+
 /// The error, and why.
 fn told(error: &StoreError) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), |why| format!("{error}: {why}"))
@@ -146,13 +169,16 @@ async fn authority(settings: &StoreSettings) -> Result<Opened, OpenError> {
     }
 }
 
-fn memory(settings: &StoreSettings) -> MemoryStore {
+fn limits(settings: &StoreSettings) -> MemoryLimits {
     let defaults = MemoryLimits::default();
-    let limits = MemoryLimits {
+    MemoryLimits {
         records_max: settings.records_max.unwrap_or(defaults.records_max),
         bytes_max: settings.bytes_max.unwrap_or(defaults.bytes_max),
-    };
-    MemoryStore::new(Arc::new(SystemClock::new()), limits)
+    }
+}
+
+fn memory(settings: &StoreSettings) -> MemoryStore {
+    MemoryStore::new(Arc::new(SystemClock::new()), limits(settings))
 }
 
 fn embedded(settings: &StoreSettings, folder: &Path) -> Result<EmbeddedStore, OpenError> {
@@ -170,18 +196,20 @@ fn embedded(settings: &StoreSettings, folder: &Path) -> Result<EmbeddedStore, Op
 
 async fn redis(settings: &StoreSettings) -> Result<Opened, OpenError> {
     let defaults = onlyonce_store_redis::Options::default();
-    let RedisSettings { prefix, connections, allow_eviction, lease_max } = settings.redis.clone();
+    let RedisSettings { prefix, connections, allow_eviction, sweeps_at_once, lease_max } =
+        settings.redis.clone();
     let options = onlyonce_store_redis::Options {
         prefix: prefix.unwrap_or(defaults.prefix),
         connections: connections.unwrap_or(defaults.connections),
         allow_eviction,
         // As long as any lease may last, so that no claim has to announce its own.
         quarantine: defaults.quarantine.max(lease_max),
+        sweep_every: if sweeps_at_once { Duration::ZERO } else { defaults.sweep_every },
         ..defaults
     };
     let store = RedisStore::connect(&settings.url, options).await.map_err(OpenError::Store)?;
     let mut opened = Opened::alone(Arc::new(store.clone()), Some(store.survival().to_string()));
-    opened.replicated = Some(Replicated(store));
+    opened.replicated = Some(Replicated::new(store));
     Ok(opened)
 }
 

@@ -28,7 +28,7 @@ pub struct Options {
     /// After how long a waiter looks for itself, should its wake-up be lost. Default 1 s.
     pub wake_within: Duration,
     /// The shortest time between two passes of the sweeper over all records, of all processes together. Default 1 min;
-    /// passes that take long are made rarer, so that sweeping takes no more than a twentieth of the time.
+    /// passes that take long are made rarer: a pause of four times as long follows. Zero: at once.
     pub sweep_every: Duration,
     /// As a cache tier: how long a look may take, past which asking the authority is faster. Default 100 ms.
     pub look_within: Duration,

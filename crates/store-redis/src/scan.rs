@@ -26,6 +26,8 @@ pub(crate) use sweep::Sweeper;
 
 /// About how many keys one step looks at: a fraction of a millisecond of the server's time.
 const STEP_KEYS: usize = 500;
+/// How many records are asked about together: a server answers them in one go, and others wait for so long.
+const TOGETHER: usize = 50;
 const DOING: &str = "scanning the records";
 
 /// One step through a server's keys.
@@ -46,8 +48,13 @@ struct Peeked {
 
 impl RedisStore {
     async fn step(&self, node: &Arc<Node>, cursor: u64) -> Result<Step, StoreError> {
+        self.step_of(node, cursor, STEP_KEYS).await
+    }
+
+    /// A step that looks at about `keys` keys.
+    async fn step_of(&self, node: &Arc<Node>, cursor: u64, keys: usize) -> Result<Step, StoreError> {
         let mut scan = cmd("SCAN");
-        scan.arg(cursor).arg("COUNT").arg(STEP_KEYS);
+        scan.arg(cursor).arg("COUNT").arg(keys);
         let Value::Array(mut parts) = node.call(&scan, DOING).await? else {
             return Err(error::unreachable("SCAN was refused", DOING));
         };
@@ -68,16 +75,20 @@ impl RedisStore {
 
     /// The heads of records that are still there. One that cannot be read is told of, and left to whoever looks at it.
     async fn peek(&self, ids: &[RecordId]) -> Result<Vec<(RecordId, Peeked)>, StoreError> {
-        let calls: Vec<_> = ids.iter().map(|id| self.read_call(Script::Lookup, id, &["head"])).collect();
         let mut peeked = Vec::with_capacity(ids.len());
-        for (id, value) in ids.iter().zip(self.masters.run_packed(&calls, DOING).await) {
-            let value = value?;
-            if value == Value::Nil {
-                continue;
-            }
-            match read_peeked(value) {
-                Ok(head) => peeked.push((*id, head)),
-                Err(failure) => tracing::error!(id = id.short(), error = %failure, "a record cannot be read"),
+        for ids in ids.chunks(TOGETHER) {
+            let calls: Vec<_> = ids.iter().map(|id| self.read_call(Script::Lookup, id, &["head"])).collect();
+            for (id, value) in ids.iter().zip(self.masters.run_packed(&calls, DOING).await) {
+                let value = value?;
+                if value == Value::Nil {
+                    continue;
+                }
+                match read_peeked(value) {
+                    Ok(head) => peeked.push((*id, head)),
+                    Err(failure) => {
+                        tracing::error!(id = id.short(), error = %failure, "a record cannot be read");
+                    }
+                }
             }
         }
         Ok(peeked)

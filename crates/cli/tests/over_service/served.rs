@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use onlyonce_client::ClaimsClient;
 use onlyonce_core::{RecordId, Store};
-use onlyonce_http::rules::Span;
 use onlyonce_server::Claims;
 use onlyonce_server::config::{File, Sources};
 use onlyonce_testkit::Fixture;
@@ -42,7 +41,7 @@ impl<F: Fixture> Served<F> {
             flags.serve.listen = Some("127.0.0.1:0".parse().unwrap());
             flags.store.url = Some("memory:".into());
             // The suite sweeps by itself, and counts.
-            flags.store.sweep_every = Some(Span::from_secs(24 * 3600));
+            flags.sweep.enabled = Some(false);
             let sources = Sources { flags, ..Sources::default() };
             let claims = Claims::start_over(&sources, vec![("default".into(), store)]).await.unwrap();
             let url = format!("http://{}", claims.address());

@@ -18,19 +18,29 @@ fn ask(admin: SocketAddr, request: &str, fields: &str) -> (u16, String) {
     answer(stream)
 }
 
-fn get(admin: SocketAddr, path: &str) -> (u16, String) {
+pub(crate) fn get(admin: SocketAddr, path: &str) -> (u16, String) {
     ask(admin, &format!("GET {path}"), &format!("Authorization: Bearer {TOKEN}\r\n"))
 }
 
 /// The number behind `series`.
-fn figure(text: &str, series: &str) -> Option<f64> {
+pub(crate) fn figure(text: &str, series: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
 
 fn start(upstream: &Upstream, args: &[&str]) -> (Proxy, SocketAddr) {
+    start_with(upstream, args, &[])
+}
+
+/// The same with settings from the environment.
+pub(crate) fn start_with(
+    upstream: &Upstream,
+    args: &[&str],
+    environment: &[(&str, &str)],
+) -> (Proxy, SocketAddr) {
     let url = upstream.url();
     let all = [&["--upstream", &url, "--admin", "127.0.0.1:0"], args].concat();
-    let mut proxy = Proxy::start_with(&all, &[("ONLYONCE_ADMIN_TOKEN", TOKEN)]);
+    let environment = [environment, &[("ONLYONCE_ADMIN_TOKEN", TOKEN)]].concat();
+    let mut proxy = Proxy::start_with(&all, &environment);
     let admin = proxy.wait_for_line("admin on ").parse().unwrap();
     (proxy, admin)
 }

@@ -16,3 +16,4 @@ mod records;
 mod shared;
 mod signals;
 mod stripe;
+mod sweep;

@@ -131,7 +131,7 @@ impl Drop for Finished<'_> {
     }
 }
 
-fn migrate(store: &str) -> Output {
+pub(crate) fn migrate(store: &str) -> Output {
     onlyonce(&["store", "migrate", "--store", store]).output().unwrap()
 }
 

@@ -24,12 +24,13 @@ use super::wait::Waiters;
 use super::{Engine, Request};
 use crate::clock::{Clock, Timestamp};
 use crate::fingerprint::{Fingerprint, FingerprintBuilder, Rules};
+use crate::house;
 use crate::observe::{Event, Observer};
 use crate::policy::Policy;
 use crate::record::{Fence, Owner};
 use crate::scope::RecordId;
 use crate::secret::Secret;
-use crate::store::{Store, StoreError, StoreErrorKind};
+use crate::store::{Stats, Store, StoreError, StoreErrorKind};
 use crate::transition::{Claim, ClaimAnswer, Release, Terms, Token, UnknownPolicy};
 
 /// The most outcomes that are kept in memory while they cannot be recorded. Beyond it, an outcome is given up early
@@ -222,6 +223,11 @@ impl Engine {
     /// The store behind this engine, for operators' reads and named commands.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
+    }
+
+    /// How much callers have stored: what the house keeps for itself is not counted.
+    pub async fn count(&self) -> Result<Stats, StoreError> {
+        house::count_callers(&*self.shared.store).await
     }
 
     /// Claims under a new owner. A lost reply is asked for again with the same owner; a stored fingerprint under

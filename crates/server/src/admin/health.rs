@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 use onlyonce_core::RecordId;
+use onlyonce_core::house::count_callers;
 use onlyonce_core::store::Stats;
 use onlyonce_http::{Body, ProblemKind};
 use serde_json::json;
@@ -77,7 +78,7 @@ impl Admin {
         }
         let mut all = Stats::default();
         for place in self.operator.places() {
-            match tokio::time::timeout(READY_WITHIN, place.store.stats()).await {
+            match tokio::time::timeout(READY_WITHIN, count_callers(&*place.store)).await {
                 Ok(Ok(stats)) => all = sum(&all, &stats),
                 _ => {
                     counted.at = Some(Stopwatch::start());

@@ -68,6 +68,7 @@ impl Admin {
 
     fn warnings(&self, is_counted: bool) -> Vec<String> {
         let mut warnings = self.ground.warnings.clone();
+        warnings.extend(self.ground.sweeping.iter().flat_map(|sweeping| sweeping.now().warnings));
         if self.stopping.is_cancelled() {
             warnings.push("stopping: no new work is taken".to_owned());
         }

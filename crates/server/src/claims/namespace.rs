@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use onlyonce_core::store::StoreFuture;
+use onlyonce_core::sweeper::growth::Growth;
 use onlyonce_core::{Engine, Policy, Store, StoreError, Terms};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +27,8 @@ pub(crate) struct Namespace {
     pub(crate) policy: Policy,
     pub(crate) terms: Arc<Terms>,
     pub(crate) usage: Usage,
+    /// How much its store holds of what it may.
+    growth: Arc<Growth>,
     pub(crate) waiters: Waiters,
     pub(crate) stopping: CancellationToken,
 }
@@ -78,6 +81,7 @@ impl Namespaces {
                 terms: Arc::new(settings.policy.terms().clone()),
                 policy: settings.policy.clone(),
                 usage: Usage::default(),
+                growth: opened.growth,
                 waiters: Waiters::new(settings.waiters_max),
                 stopping: stopping.clone(),
             }));
@@ -98,8 +102,9 @@ impl Namespaces {
         self.0.iter().map(place).collect()
     }
 
-    pub(crate) fn engines(&self) -> impl Iterator<Item = &Engine> {
-        self.0.iter().map(|namespace| &namespace.engine)
+    /// What each stands on.
+    pub(crate) fn grounds(&self) -> impl Iterator<Item = (&Engine, Arc<Growth>)> {
+        self.0.iter().map(|namespace| (&namespace.engine, Arc::clone(&namespace.growth)))
     }
 
     pub(crate) fn waiting(&self) -> usize {

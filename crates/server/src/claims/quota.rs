@@ -63,7 +63,7 @@ impl Namespace {
         let now = self.engine.clock().now();
         let is_stale = self.usage.known().asked_at.is_none_or(|at| at.until(now) >= FRESH_FOR);
         if is_stale {
-            let stats = self.bounded(self.store().stats()).await?;
+            let stats = self.bounded(Box::pin(self.engine.count())).await?;
             *self.usage.known() = Known { stats, asked_at: Some(now), granted: 0 };
         }
         let Some(over) = self.usage.over(quota) else { return Ok(false) };

@@ -150,7 +150,7 @@ impl Config {
         };
         let handler_within = span("consume.handler_within", section.handler_within)?;
         let policy = policy(section, handler_within)?;
-        let mut store = store(&self.merged.store)?;
+        let mut store = store(&self.merged)?;
         store.redis.lease_max = policy.terms().lease.get();
         if store.sync == SyncMode::Outcome && policy.terms().unknown != UnknownPolicy::Rerun {
             let problem = "`outcome` loses grants in a power cut, so that consume.unknown must be \"rerun\"";

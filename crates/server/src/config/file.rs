@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::admin::AdminSection;
 use super::consume::ConsumeSection;
 use super::serve::ServeSection;
+use super::sweep::SweepSection;
 use crate::listen::ListenAddress;
 
 /// What can be configured. Nothing is set until somebody sets it.
@@ -22,6 +23,8 @@ pub struct File {
     pub tls: TlsSection,
     /// Where records are kept.
     pub store: StoreSection,
+    /// How expired records are removed.
+    pub sweep: SweepSection,
     /// Where messages come from and where they go.
     pub consume: ConsumeSection,
     /// The claims API.
@@ -166,14 +169,13 @@ pub struct StoreSection {
     pub sync: Option<SyncMode>,
     /// How much memory a `file:` store may take, in bytes. Default 256 MiB.
     pub memory_bytes_max: Option<usize>,
-    /// How many records a `memory:` store may hold. Default: the store's own.
+    /// How many records the store may hold: an alarm at 80 %, no new claims at 100 %. Default: no bound; one million for
+    /// `memory:`.
     pub records_max: Option<usize>,
-    /// How many bytes a `memory:` store may hold. Default: the store's own.
+    /// How many bytes they may take, as far as the store can tell; likewise. Default: no bound; 256 MiB for `memory:`.
     pub bytes_max: Option<usize>,
     /// A file with the 64 hexadecimal digits of the secret of the keyed hashes. Default: the store makes one and keeps it.
     pub secret_file: Option<PathBuf>,
-    /// How often expired records are swept. Default `1s`.
-    pub sweep_every: Option<Span>,
     /// How long an answer is kept from its caller because it is not on record yet. Default `500ms`; after that the caller
     /// gets it marked `Onlyonce-Unrecorded`, and recording goes on.
     pub answer_within: Option<Span>,

@@ -84,7 +84,7 @@ impl Config {
     pub(crate) fn serve_settings(&self) -> Result<ServeSettings, ConfigError> {
         let (section, proxy) = (&self.merged.serve, &self.merged.proxy);
         let policy = policy(section)?;
-        let mut store = store(&self.merged.store)?;
+        let mut store = store(&self.merged)?;
         // Callers name their own leases, up to the longest there is.
         store.redis.lease_max = Duration::from_hours(1);
         if store.sync == SyncMode::Outcome {

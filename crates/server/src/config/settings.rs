@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::Uri;
 use http::uri::{Authority, PathAndQuery, Scheme};
+use onlyonce_core::sweeper::Plan;
 use onlyonce_http::rules::Span;
 
 use super::admin::AdminSettings;
@@ -83,7 +84,7 @@ pub struct StoreSettings {
     pub(crate) records_max: Option<usize>,
     pub(crate) bytes_max: Option<usize>,
     pub(crate) secret_file: Option<PathBuf>,
-    pub(crate) sweep_every: Duration,
+    pub(crate) sweep: Plan,
     pub(crate) answer_within: Duration,
 }
 
@@ -93,6 +94,8 @@ pub(crate) struct RedisSettings {
     pub(crate) prefix: Option<String>,
     pub(crate) connections: Option<usize>,
     pub(crate) allow_eviction: bool,
+    /// Whether a sweep begins at once, however short a time ago the last one ended.
+    pub(crate) sweeps_at_once: bool,
     /// The longest lease that any rule gives.
     pub(crate) lease_max: Duration,
 }
@@ -188,10 +191,10 @@ pub(super) fn defaults() -> File {
             sync: Some(SyncMode::Always),
             memory_bytes_max: Some(256 << 20),
             recent_bytes_max: Some(16 << 20),
-            sweep_every: seconds(1),
             answer_within: Some(Span(Duration::from_millis(500))),
             ..StoreSection::default()
         },
+        sweep: super::sweep::defaults(),
         consume: super::consume::defaults(),
         serve: super::serve::defaults(),
         log: LogSection { json: Some(false), filter: Some("info".to_owned()) },
@@ -200,6 +203,11 @@ pub(super) fn defaults() -> File {
 }
 
 impl Config {
+    /// What is said about the store alone.
+    pub(crate) fn store_settings(&self) -> Result<StoreSettings, ConfigError> {
+        store(&self.merged)
+    }
+
     /// Checks everything, and fills in what nobody said.
     pub fn settings(&self) -> Result<Settings, ConfigError> {
         if self.merged.defaults.path.is_some() {
@@ -224,7 +232,7 @@ impl Config {
                 .map(|url| UpstreamUrl::parse("proxy.auth_url", url))
                 .transpose()?,
             upstream: upstream(proxy)?,
-            store: store(&self.merged.store)?,
+            store: store(&self.merged)?,
             admin: self.admin_settings()?,
         };
         self.check_upstream_time(&settings)?;
@@ -248,11 +256,6 @@ impl Config {
             ));
         }
         Ok(bytes)
-    }
-
-    /// Where records are kept.
-    pub(crate) fn store_settings(&self) -> Result<StoreSettings, ConfigError> {
-        store(&self.merged.store)
     }
 
     /// How the log is written.
@@ -342,7 +345,8 @@ fn upstream(proxy: &ProxySection) -> Result<UpstreamSettings, ConfigError> {
     })
 }
 
-pub(super) fn store(section: &StoreSection) -> Result<StoreSettings, ConfigError> {
+pub(super) fn store(file: &File) -> Result<StoreSettings, ConfigError> {
+    let section = &file.store;
     let url = needed("store.url", section.url.clone())?;
     // Redis in front of Redis costs a round trip, and the stores of one machine need none.
     if section.fast_tier.is_some() && !url.starts_with("postgres") {
@@ -364,6 +368,7 @@ pub(super) fn store(section: &StoreSection) -> Result<StoreSettings, ConfigError
             prefix: section.redis_prefix.clone(),
             connections: section.redis_connections,
             allow_eviction: section.allow_eviction.unwrap_or(false),
+            sweeps_at_once: false,
             lease_max: Duration::ZERO,
         },
         sync: section.sync.unwrap_or_default(),
@@ -371,7 +376,7 @@ pub(super) fn store(section: &StoreSection) -> Result<StoreSettings, ConfigError
         records_max: section.records_max,
         bytes_max: section.bytes_max,
         secret_file: section.secret_file.clone(),
-        sweep_every: span("store.sweep_every", section.sweep_every)?,
+        sweep: super::sweep::plan(&file.sweep)?,
         answer_within: span("store.answer_within", section.answer_within)?,
     })
 }

@@ -139,6 +139,10 @@ fn what_cannot_work_is_refused_with_its_name() {
         (&format!("{good}[store]\ncache = \"redis://a\""), "only a postgres:// store"),
         (&format!("{good}[store]\nredis_prefix = \"a\""), "Redis store only"),
         (&format!("{good}[store]\nallow_eviction = false"), "store.allow_eviction"),
+        (&format!("{good}[sweep]\nbatch = 0"), "sweep.batch"),
+        (&format!("{good}[sweep]\nevery = \"0s\""), "sweep.every"),
+        (&format!("{good}[sweep]\nlease = \"100ms\""), "lease is shorter"),
+        (&format!("{good}[sweep]\nquiet = \"at night\""), "22:00-06:00"),
         (&format!("{good}[admin]\nlisten = \"0.0.0.0:0\""), "set admin.token too"),
         (&format!("{good}[admin]\nlisten = \"127.0.0.1:0\"\ntoken = \"short\""), "shorter than 16"),
         (&format!("{good}[admin]\ntoken = \"0123456789abcdef\""), "admin.listen is not"),
@@ -173,7 +177,7 @@ fn every_field_of_every_section_is_documented() {
         let text = format!("[{section}]\nno_such_field_at_all_anywhere = 1");
         toml::from_str::<File>(&text).unwrap_err().message().to_owned()
     };
-    for section in ["proxy", "tls", "store", "serve", "admin", "jwt", "log", "defaults"] {
+    for section in ["proxy", "tls", "store", "sweep", "serve", "admin", "jwt", "log", "defaults"] {
         let message = error(section);
         let names: Vec<_> = message.split('`').skip(3).step_by(2).collect();
         assert!(!names.is_empty(), "{message}");

@@ -1,5 +1,6 @@
 //! The commands and questions themselves, over one place.
 
+use onlyonce_core::house::count_callers;
 use onlyonce_core::record::StateKind;
 use onlyonce_core::store::{Listing, PAGE_MAX, Stats, SweepBudget};
 use onlyonce_core::transition::{Resolve, Verdict};
@@ -54,7 +55,7 @@ impl Place {
     }
 
     pub(super) async fn stats(&self) -> Result<Value, Refusal> {
-        Ok(stats(&bounded(self.store.stats()).await?))
+        Ok(stats(&bounded(Box::pin(count_callers(&*self.store))).await?))
     }
 
     pub(super) async fn purge(&self) -> Result<Value, Refusal> {

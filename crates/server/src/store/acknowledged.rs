@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use onlyonce_core::{Engine, StoreError};
+use onlyonce_core::sweeper::growth::Growth;
+use onlyonce_core::{Engine, Store, StoreError};
 use onlyonce_http::rules::Acknowledgement;
 use onlyonce_http::{Acknowledging, RulesError};
 use onlyonce_store_redis::RedisStore;
 
+use super::bounded::Bounded;
 use super::told;
 use crate::config::StoreSettings;
 
@@ -16,16 +18,30 @@ use crate::config::StoreSettings;
 struct Acknowledged {
     engine: Engine,
     store: RedisStore,
+    growth: Option<Arc<Growth>>,
 }
 
 /// A store that has replicas to wait for.
 #[derive(Debug)]
-pub(crate) struct Replicated(pub(super) RedisStore);
+pub(crate) struct Replicated {
+    store: RedisStore,
+    growth: Option<Arc<Growth>>,
+}
 
 impl Replicated {
+    pub(super) const fn new(store: RedisStore) -> Self {
+        Self { store, growth: None }
+    }
+
+    /// The same within bounds.
+    pub(super) fn within(self, growth: &Arc<Growth>) -> Self {
+        Self { growth: Some(Arc::clone(growth)), ..self }
+    }
+
     /// Engines like `engine` that wait for them.
     pub(crate) fn engines(self, engine: &Engine) -> Arc<dyn Acknowledging> {
-        Arc::new(Acknowledged { engine: engine.clone(), store: self.0 })
+        let Self { store, growth } = self;
+        Arc::new(Acknowledged { engine: engine.clone(), store, growth })
     }
 }
 
@@ -55,6 +71,10 @@ impl Acknowledging for Acknowledged {
             Redis::Replicas { count: replicas, within }
         };
         let wrong = |error: StoreError| RulesError::new(format!("acknowledgement: {}", told(&error)));
-        Ok(self.engine.over(Arc::new(self.store.acknowledged(asked).map_err(wrong)?)))
+        let store: Arc<dyn Store> = Arc::new(self.store.acknowledged(asked).map_err(wrong)?);
+        Ok(self.engine.over(match &self.growth {
+            Some(growth) => Arc::new(Bounded::new(store, Arc::clone(growth))),
+            None => store,
+        }))
     }
 }

@@ -223,11 +223,11 @@ async fn a_change_between_start_and_run_is_not_missed() {
 async fn expired_records_are_swept() {
     let stage = Stage::with(|flags| {
         flags.defaults.retention = Some("50ms".parse().unwrap());
-        flags.store.sweep_every = Some(Span(Duration::from_millis(20)));
+        flags.sweep.every = Some(Span(Duration::from_millis(20)));
     })
     .await;
     assert_eq!(stage.send(post("/pay", "k", "1")).await.status, 200);
-    while stage.engine.store().stats().await.unwrap().records() > 0 {
+    while stage.engine.count().await.unwrap().records() > 0 {
         // tidy: sleep because the sweeper is woken by time alone
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -12,6 +12,9 @@ use crate::io::failed_sync;
 
 /// How many lapsed records are written together.
 const LAPSED_TOGETHER: usize = 64;
+/// How many segments go in one sweep: to unlink a large file takes as long as some commits, and those wait for it. On a
+/// full disk all of them go, because everybody waits for that.
+const SEGMENTS_TOGETHER: usize = 1;
 
 impl Committer {
     pub(super) fn sweep(&mut self, budget: SweepBudget) -> Result<Swept, StoreError> {
@@ -27,7 +30,9 @@ impl Committer {
             swept.dropped += self.drop_segments()?;
         }
         let catalog = self.shared.catalog();
-        swept.more = catalog.has_expired(now) || !catalog.lapsed(now, 1).is_empty();
+        swept.more = catalog.has_expired(now)
+            || !catalog.lapsed(now, 1).is_empty()
+            || !catalog.droppable(now).is_empty();
         Ok(swept)
     }
 
@@ -86,8 +91,9 @@ impl Committer {
             let _ = self.to_seal.send(segment);
         }
         let mut dropped = 0;
+        let most = if self.shared.is_full() { usize::MAX } else { SEGMENTS_TOGETHER };
         let droppable = self.shared.catalog().droppable(now);
-        for id in droppable {
+        for id in droppable.into_iter().take(most) {
             let Some((segment, records)) = self.shared.catalog_mut().drop_segment(id) else { continue };
             dropped += usize::try_from(records).unwrap_or(usize::MAX);
             // ORDER: an older segment is gone for good before a newer one goes, or its entries would come back.

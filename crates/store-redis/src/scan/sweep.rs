@@ -7,16 +7,18 @@ use onlyonce_core::store::{SweepBudget, Swept};
 use onlyonce_core::{Clock as _, RecordId, StoreError, Timestamp};
 use tokio::sync::Mutex;
 
-use super::DOING;
+use super::{DOING, STEP_KEYS, TOGETHER};
 use crate::asked::Told;
 use crate::node::Node;
 use crate::scripts::Script;
 use crate::store::RedisStore;
 
-/// How many keys one call looks at, whatever it finds: others are served in between.
+/// How many keys one call looks at for each record that it may touch, and in all, whatever it finds: others are served in
+/// between.
+const KEYS_PER_RECORD: usize = 10;
 const KEYS_PER_CALL: usize = 20_000;
-/// A pass that took a while is followed by a pause of this many times as long.
-const PAUSE_TIMES: u32 = 20;
+/// A pass that took a while is followed by a pause of this many times as long. Its own pauses are part of the pass.
+const PAUSE_TIMES: u32 = 4;
 
 /// Where the pass under way is.
 #[derive(Debug, Default)]
@@ -41,7 +43,7 @@ impl RedisStore {
             *pass = Some(Pass { begun: self.shared.clock.now(), nodes: self.masters.all(), cursor: 0 });
         }
         let mut swept = Swept::default();
-        let mut keys = 0;
+        let (mut keys, keys_max) = (0, KEYS_PER_CALL.min(budget.get() * KEYS_PER_RECORD));
         while let Some(under_way) = pass.as_mut() {
             let Some(node) = under_way.nodes.last() else {
                 let took = under_way.begun.until(self.shared.clock.now());
@@ -59,11 +61,12 @@ impl RedisStore {
                 continue;
             }
             let left = budget.get() - swept.removed - swept.made_unknown;
-            if left == 0 || keys >= KEYS_PER_CALL {
+            if left == 0 || keys >= keys_max {
                 swept.more = true;
                 break;
             }
-            let step = self.step(node, under_way.cursor).await?;
+            // No more than can be swept: the rest would be looked at again by the next call.
+            let step = self.step_of(node, under_way.cursor, left.clamp(TOGETHER, STEP_KEYS)).await?;
             keys += step.keys;
             let heads = self.peek(&step.ids).await?;
             let mut due: Vec<_> = heads
@@ -73,7 +76,9 @@ impl RedisStore {
                 .collect();
             let is_too_much = due.len() > left;
             due.truncate(left);
-            self.sweep_each(&due, &mut swept).await?;
+            for some in due.chunks(TOGETHER) {
+                self.sweep_each(some, &mut swept).await?;
+            }
             if is_too_much {
                 // The rest of this step is found again by the next call.
                 swept.more = true;

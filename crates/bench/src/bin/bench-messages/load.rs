@@ -1,6 +1,7 @@
 //! The messages: ids as random as UUIDs, one in ten that was sent before, and bodies of 200 bytes.
 
 use bytes::Bytes;
+use onlyonce_bench::spread::mixed;
 
 /// One in so many is a duplicate.
 const DUPLICATE_EACH: u64 = 10;
@@ -48,14 +49,6 @@ fn id(number: u64) -> String {
         low >> 52,
         low & 0xffff_ffff_ffff
     )
-}
-
-/// The finaliser of splitmix64: every number has an image of its own.
-const fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }
 
 /// What a message says.

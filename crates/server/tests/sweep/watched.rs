@@ -1,0 +1,128 @@
+//! A store that notes what sweepers do with it: who was granted the election, who sweeps, and how many at a time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use onlyonce_core::store::{
+    Batch, Durability, Imported, Listing, Page, Stats, StoreFuture, SweepBudget, Swept, Watch,
+};
+use onlyonce_core::transition::{
+    Abandon, AbandonAnswer, Claim, ClaimAnswer, Complete, CompleteAnswer, Erase, EraseAnswer, RecordStep,
+    Release, ReleaseAnswer, Renew, RenewAnswer, Resolve, ResolveAnswer, StepAnswer,
+};
+use onlyonce_core::{Record, RecordId, Secret, Store, StoreError, StoreErrorKind};
+
+/// What was done, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Note {
+    Granted { sweeper: usize, fence: u64 },
+    Refused { sweeper: usize },
+    Renewed { sweeper: usize },
+    Swept { sweeper: usize, touched: usize, budget: usize },
+}
+
+/// What all sweepers of a test share.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    notes: Mutex<Vec<Note>>,
+    at_once: AtomicUsize,
+    most_at_once: AtomicUsize,
+}
+
+impl Log {
+    pub(crate) fn notes(&self) -> Vec<Note> {
+        self.notes.lock().unwrap().clone()
+    }
+
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.most_at_once.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn count(&self, is_it: impl Fn(&Note) -> bool) -> usize {
+        self.notes().iter().filter(|note| is_it(note)).count()
+    }
+
+    fn note(&self, note: Note) {
+        self.notes.lock().unwrap().push(note);
+    }
+}
+
+/// The store, as sweeper `sweeper` uses it.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) sweeper: usize,
+    pub(crate) log: Arc<Log>,
+    /// While it is true, nothing is renewed.
+    pub(crate) refuses_renewals: std::sync::atomic::AtomicBool,
+}
+
+impl Watched {
+    pub(crate) fn new(store: Arc<dyn Store>, sweeper: usize, log: &Arc<Log>) -> Self {
+        Self { store, sweeper, log: Arc::clone(log), refuses_renewals: false.into() }
+    }
+}
+
+impl Store for Watched {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> StoreFuture<'a, ClaimAnswer> {
+        Box::pin(async move {
+            let answer = self.store.claim(claim).await?;
+            let sweeper = self.sweeper;
+            self.log.note(match &answer {
+                ClaimAnswer::Granted(grant) => Note::Granted { sweeper, fence: grant.fence.get() },
+                _ => Note::Refused { sweeper },
+            });
+            Ok(answer)
+        })
+    }
+
+    fn renew<'a>(&'a self, renew: &'a Renew) -> StoreFuture<'a, RenewAnswer> {
+        Box::pin(async move {
+            if self.refuses_renewals.load(Ordering::SeqCst) {
+                return Err(StoreError::new(StoreErrorKind::Unavailable, "renewing"));
+            }
+            let answer = self.store.renew(renew).await?;
+            self.log.note(Note::Renewed { sweeper: self.sweeper });
+            Ok(answer)
+        })
+    }
+
+    fn sweep(&self, budget: SweepBudget) -> StoreFuture<'_, Swept> {
+        Box::pin(async move {
+            let at_once = self.log.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+            self.log.most_at_once.fetch_max(at_once, Ordering::SeqCst);
+            let swept = self.store.sweep(budget).await;
+            self.log.at_once.fetch_sub(1, Ordering::SeqCst);
+            let swept = swept?;
+            let touched = swept.removed + swept.made_unknown;
+            self.log.note(Note::Swept { sweeper: self.sweeper, touched, budget: budget.get() });
+            Ok(swept)
+        })
+    }
+
+    onlyonce_inbox::__pass_on_to_store! {
+        complete(Complete) -> CompleteAnswer;
+        release(Release) -> ReleaseAnswer;
+        abandon(Abandon) -> AbandonAnswer;
+        record_step(RecordStep) -> StepAnswer;
+        claim_many([Claim]) -> Batch<ClaimAnswer>;
+        renew_many([Renew]) -> Batch<RenewAnswer>;
+        complete_many([Complete]) -> Batch<CompleteAnswer>;
+        release_many([Release]) -> Batch<ReleaseAnswer>;
+        resolve(Resolve) -> ResolveAnswer;
+        erase(Erase) -> EraseAnswer;
+        lookup(RecordId) -> Option<Record>;
+        list(Listing) -> Page;
+        watch(RecordId) -> Watch;
+        secret(Secret) -> Secret;
+        import([(RecordId, Record)]) -> Imported;
+    }
+
+    fn stats(&self) -> StoreFuture<'_, Stats> {
+        self.store.stats()
+    }
+
+    fn durability(&self) -> Durability {
+        self.store.durability()
+    }
+}
