@@ -1,7 +1,7 @@
 //! Speaks WebDriver with a `chromedriver` of its own: the few commands that the tests need. A crate for this would
 //! bring the whole of the protocol, and another licence.
 
-use std::io::Write as _;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
@@ -9,8 +9,6 @@ use std::time::Duration;
 use onlyonce_testkit::servers::Process;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-use crate::binary::answer;
 
 /// How long a page may take to do what is waited for. What hangs fails; what is slow does not.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -122,8 +120,27 @@ fn ask(port: u16, method: &str, path: &str, body: Option<&Value>) -> Result<Valu
         body.len()
     )
     .map_err(|error| error.to_string())?;
-    let (status, text) = answer(stream);
-    let (_, told) = text.split_once("\r\n\r\n").ok_or_else(|| format!("no answer to {path}: {text}"))?;
-    let told: Value = serde_json::from_str(told).map_err(|error| format!("{error}: {told}"))?;
+    let (status, told) = answer(stream).map_err(|error| format!("no answer to {path}: {error}"))?;
+    let told: Value = serde_json::from_slice(&told).map_err(|error| error.to_string())?;
     if status == 200 { Ok(told["value"].clone()) } else { Err(told["value"]["message"].to_string()) }
+}
+
+/// Status and body. It keeps the connection open whatever it is told: only the length says where the answer ends.
+fn answer(stream: TcpStream) -> io::Result<(u16, Vec<u8>)> {
+    let (mut reader, mut status, mut length) = (BufReader::new(stream), 0, 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        match line.trim().split_once([':', ' ']) {
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                length = value.trim().parse().unwrap_or(0);
+            }
+            Some(("HTTP/1.1", value)) => status = value.get(..3).map_or(0, |code| code.parse().unwrap_or(0)),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok((status, body))
 }

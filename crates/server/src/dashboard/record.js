@@ -52,19 +52,16 @@ export function record(page) {
     fill(place, h("section", { class: "card" }, absent()));
     return { title: "Record", element, update: () => undefined };
   }
-  let [shown, asking, ticks] = ["", false, 0];
+  let [asking, ticks] = [false, 0];
   const path = `/api/records/${page.id}`;
+  const parts = partsOf(path, () => void changed());
   const ask = async () => {
     if (asking) return;
     asking = true;
     try {
-      const told = await get(path);
-      const text = JSON.stringify(told);
-      // What did not change is left as it is: somebody may be in the middle of it.
-      if (text !== shown) fill(place, parts(told, path, () => void changed()));
-      shown = text;
+      parts.update(await get(path));
+      if (!parts.element.isConnected) fill(place, parts.element);
     } catch (error) {
-      shown = "";
       fill(place, h("section", { class: "card" }, failed(error, () => void ask())));
     } finally {
       asking = false;
@@ -77,24 +74,48 @@ export function record(page) {
   void ask();
   const update = () => {
     ticks += 1;
-    if (ticks % 2 === 0 && place.querySelector("[data-body]") === null) void ask();
+    if (ticks % 2 === 0) void ask();
   };
   return { title: `Record ${short(page.id)}`, element, update };
 }
 
-/** @param {any} told @param {string} path @param {() => void} done */
-function parts(told, path, done) {
+/**
+ * The parts of the page. One that did not change is left as it is: somebody may be in the middle of it.
+ * @param {string} path @param {() => void} done
+ */
+function partsOf(path, done) {
+  /** @param {(told: any) => unknown} of @param {(told: any) => Node | null} make */
+  const part = (of, make) => {
+    const [place, shown] = [h("div", { class: "part" }), { text: "" }];
+    const update = (/** @type {any} */ told) => {
+      const text = JSON.stringify(of(told) ?? null);
+      if (text !== shown.text) fill(place, make(told));
+      shown.text = text;
+    };
+    return { place, update };
+  };
+  const question = part((told) => [told.state, told.fence, told.run_until], (told) => questionOf(told, done));
+  const line = part((told) => told.timeline, (told) => timeline(told.timeline ?? []));
+  const answer = part((told) => [told.outcome, told.by], (told) => outcome(told, path));
+  const known = part((told) => ({ ...told, timeline: null, steps: null, outcome: null }), facts);
+  const stepped = part((told) => told.steps, (told) => steps(told.steps ?? []));
+  const privacy = part((told) => [told.state, told.erased], (told) => removal(told, done));
+  const element = h("div", { class: "stack wide" }, question.place,
+    h("div", { class: "columns" },
+      h("div", { class: "column" }, line.place, answer.place),
+      h("div", { class: "column" }, known.place, stepped.place, privacy.place)));
+  const all = [question, line, answer, known, stepped, privacy];
+  return { element, update: (/** @type {any} */ told) => all.forEach((one) => one.update(told)) };
+}
+
+/** @param {any} told @param {() => void} done */
+function questionOf(told, done) {
   const doable = actions(told, done);
-  const question = doable.length > 0 && h("section", { class: "card attention", "aria-label": "Resolve" },
+  if (doable.length === 0) return null;
+  return h("section", { class: "card attention", "aria-label": "Resolve" },
     h("div", {}, h("h2", {}, "Did it happen?"),
       h("p", {}, "Nobody can tell whether this work was done. Retries are refused until you say. Look in the system that does the work first.")),
     h("div", { class: "row" }, doable));
-  return [
-    question,
-    h("div", { class: "columns" },
-      h("div", { class: "column" }, timeline(told.timeline ?? []), outcome(told, path)),
-      h("div", { class: "column" }, facts(told), steps(told.steps ?? []), removal(told, done))),
-  ].filter((part) => part !== false);
 }
 
 /** @param {any} told */
