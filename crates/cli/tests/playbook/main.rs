@@ -77,7 +77,11 @@ fn many_unknowns() {
     }
     stage.play("many-unknowns", "see");
     stage.play("many-unknowns", "do");
+    stage.play("many-unknowns", "after");
     assert_eq!(stage.upstream.effects(), 3, "nothing was run again");
+    // The one that was freed runs.
+    assert_eq!(stage.post("/drop/2", "lost-2").0, 502);
+    assert_eq!(stage.upstream.effects(), 4);
 }
 
 #[test]
