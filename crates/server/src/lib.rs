@@ -47,4 +47,5 @@ pub use listen::ListenAddress;
 pub use logging::start_logging;
 pub use promise::{Promise, UnderPolicy};
 pub use sidecar::{Sidecar, Signals, StartError, check};
+pub use store::{new_key_line, read_keys};
 pub use tls::TlsError;

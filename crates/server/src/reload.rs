@@ -1,6 +1,6 @@
 //! Puts changed rules into force, on SIGHUP or when the file changes, without dropping a request.
 //!
-//! Only `[defaults]` and `[[route]]` can change while the sidecar runs. A file that cannot be used is refused whole,
+//! Only `[defaults]`, `[[route]]` and the keys of the encryption can change while the sidecar runs. A file that cannot be used is refused whole,
 //! and what was in force stays in force.
 
 use std::fs;
@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::config::{Config, Sources};
 use crate::promise::Promise;
+use crate::store::Encryption;
 
 /// Editors write a file in several steps; this long after the last one it is read.
 const SETTLE_FOR: Duration = Duration::from_millis(100);
@@ -28,6 +29,7 @@ pub(crate) struct Reload {
     rules: Handle,
     engine: Engine,
     promise: Arc<ArcSwap<Promise>>,
+    encryption: Option<Encryption>,
     watching: Watching,
 }
 
@@ -67,12 +69,11 @@ impl Reload {
     pub(crate) fn new(
         watching: Watching,
         sources: Sources,
-        config: Config,
-        rules: Handle,
+        (config, rules, promise): (Config, Handle, Arc<ArcSwap<Promise>>),
         engine: Engine,
-        promise: Arc<ArcSwap<Promise>>,
+        encryption: Option<Encryption>,
     ) -> Self {
-        Self { sources, config, rules, engine, promise, watching }
+        Self { sources, config, rules, engine, promise, encryption, watching }
     }
 
     /// Waits for reasons to reload, for ever. Cancel it to stop.
@@ -99,6 +100,9 @@ impl Reload {
     }
 
     fn apply(&mut self) {
+        if let Some(Err(error)) = self.encryption.as_ref().map(Encryption::reload) {
+            tracing::error!("the new keys are refused, the old ones stay: {error}");
+        }
         match self.read() {
             Ok(config) => {
                 for section in self.config.sections_that_differ(&config) {
@@ -106,7 +110,8 @@ impl Reload {
                 }
                 tracing::info!(routes = config.merged.route.len(), "configuration reloaded");
                 let remark = self.promise.load().store_remark.clone();
-                let promise = Promise::new(&config, self.engine.store().as_ref(), remark);
+                let promise = Promise::new(&config, self.engine.store().as_ref(), remark)
+                    .encrypted(self.encryption.as_ref());
                 if promise != **self.promise.load() {
                     tracing::warn!("the promise in force has changed:\n{promise}");
                     self.promise.store(Arc::new(promise));

@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::promise::Promise;
 use crate::reload::{Reload, Watching};
 use crate::stack::Front;
-use crate::store::{self, OpenError, Opened, Replicated, Tiers};
+use crate::store::{self, Encryption, OpenError, Opened, Replicated, Tiers};
 use crate::sweep::sweep;
 use crate::tls::{self, TlsError};
 use crate::tokens;
@@ -63,7 +63,7 @@ impl Sidecar {
         let pseudonym = Pseudonym::random().map_err(StartError::System)?;
         let upstream = Upstream::new(&settings, pseudonym).map_err(StartError::Upstream)?;
         let metrics = metrics(settings.admin.is_some())?;
-        let Ground { engine, remark, tiers, replicated } =
+        let Ground { engine, remark, tiers, replicated, encryption } =
             Box::pin(ground(&config, &settings, store, metrics.as_ref())).await?;
         let acknowledging = replicated.map(|replicated| replicated.engines(&engine.in_place()));
         let layer = layer(&config, &settings, &engine, acknowledging, metrics.as_ref())?;
@@ -71,13 +71,14 @@ impl Sidecar {
         let door = Door::open(settings.door.clone(), tls, front.clone())
             .await
             .map_err(|source| StartError::Listen { address: settings.door.listen.clone(), source })?;
-        let promise = Arc::new(ArcSwap::from_pointee(Promise::new(&config, engine.store().as_ref(), remark)));
+        let promise = Promise::new(&config, engine.store().as_ref(), remark).encrypted(encryption.as_ref());
+        let promise = Arc::new(ArcSwap::from_pointee(promise));
         let in_force = Arc::clone(&promise);
         let in_force = Box::new(move || serde_json::to_value(&**in_force.load()).unwrap_or_default());
         let admin = admin(&settings, metrics, (engine.clone(), tiers.clone()), in_force).await?;
         let rules = layer.handle();
-        let reload =
-            Reload::new(watching, sources, config, rules.clone(), engine.clone(), Arc::clone(&promise));
+        let in_force = (config, rules.clone(), Arc::clone(&promise));
+        let reload = Reload::new(watching, sources, in_force, engine.clone(), encryption);
         Ok(Self { settings, engine, tiers, rules, front, door, admin, promise, reload })
     }
 
@@ -200,6 +201,7 @@ struct Ground {
     remark: Option<String>,
     tiers: Tiers,
     replicated: Option<Replicated>,
+    encryption: Option<Encryption>,
 }
 
 /// Opens the store, and puts the engine over it.
@@ -218,13 +220,13 @@ async fn ground(
     }
     let secret = store::secret(&settings.store)?;
     let opened = match store {
-        Some(store) => Opened::alone(store, None),
+        Some(store) => Opened::alone(store, None).encrypted_as(&settings.store)?,
         None => store::open(&settings.store, metrics).await.map_err(|error| match error {
             OpenError::Settings(error) => StartError::Config(error),
             OpenError::Store(error) => StartError::Store { url: settings.store.url.clone(), source: error },
         })?,
     };
-    let Opened { store, remark, tiers, replicated } = opened;
+    let Opened { store, remark, tiers, replicated, encryption } = opened;
     let policy = Policy::default().answer_within(settings.store.answer_within);
     let mut builder = Engine::builder(store).policy(policy);
     if let Some(secret) = secret {
@@ -233,7 +235,7 @@ async fn ground(
     if let Some(metrics) = metrics {
         builder = builder.observer(Arc::<Metrics>::clone(metrics));
     }
-    Ok(Ground { engine: builder.build().await?, remark, tiers, replicated })
+    Ok(Ground { engine: builder.build().await?, remark, tiers, replicated, encryption })
 }
 
 /// Figures, when somebody can read them.
@@ -289,6 +291,9 @@ pub async fn check(sources: &Sources) -> Result<usize, StartError> {
     let config = sources.read()?;
     let settings = config.settings()?;
     check_principals(&config, &settings)?;
+    if let Some(encryption) = &settings.store.encryption {
+        store::read_keys(&encryption.key_file)?;
+    }
     let engine = Engine::builder(Arc::new(MemoryStore::default())).build().await?;
     layer(&config, &settings, &engine, store::presumed(&settings.store, &engine), None)?;
     Ok(config.merged.route.len())

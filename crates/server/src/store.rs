@@ -1,6 +1,7 @@
 //! From a store's URL to the store. Only here does the sidecar name concrete stores.
 
 mod acknowledged;
+mod encryption;
 
 use std::fs;
 use std::path::Path;
@@ -19,6 +20,8 @@ use crate::config::{ConfigError, RedisSettings, StoreSettings, SyncMode};
 use crate::metrics::{Metrics, Timed};
 
 pub(crate) use acknowledged::{Replicated, presumed};
+pub(crate) use encryption::Encryption;
+pub use encryption::{new_key_line, read_keys};
 
 /// Why there is no store.
 #[derive(Debug)]
@@ -38,12 +41,22 @@ pub(crate) struct Opened {
     pub(crate) tiers: Tiers,
     /// For routes that wait for replicas.
     pub(crate) replicated: Option<Replicated>,
+    /// What is encrypted, and with which keys.
+    pub(crate) encryption: Option<Encryption>,
 }
 
 impl Opened {
     /// A store that has the last word.
     pub(crate) fn alone(store: Arc<dyn Store>, remark: Option<String>) -> Self {
-        Self { store, remark, tiers: Tiers::default(), replicated: None }
+        Self { store, remark, tiers: Tiers::default(), replicated: None, encryption: None }
+    }
+
+    /// Encrypts what it is given from here on, if `settings` say so.
+    pub(crate) fn encrypted_as(self, settings: &StoreSettings) -> Result<Self, ConfigError> {
+        match &settings.encryption {
+            Some(settings) => Encryption::begin(self, settings),
+            None => Ok(self),
+        }
     }
 
     /// Puts `tier` in front.
@@ -101,6 +114,8 @@ pub(crate) async fn open(
         let url = crate::config::without_password(url);
         opened.remark = Some(format!("behind the cache tier {url}, which may lose anything without harm"));
     }
+    // ORDER: before the tier in this process, whose answers are in the clear, and behind all that others can look into.
+    opened = opened.encrypted_as(settings).map_err(OpenError::Settings)?;
     // What is in memory anyway needs no second place there.
     if settings.recent_bytes_max > 0 && settings.url != "memory:" {
         let tier = Recent::new(Arc::new(SystemClock::new()), settings.recent_bytes_max);
@@ -167,7 +182,7 @@ async fn redis(settings: &StoreSettings) -> Result<Opened, OpenError> {
     };
     let store = RedisStore::connect(&settings.url, options).await.map_err(OpenError::Store)?;
     let mut opened = Opened::alone(Arc::new(store.clone()), Some(store.survival().to_string()));
-    opened.replicated = Some(Replicated(store));
+    opened.replicated = Some(Replicated { store, encrypted: None });
     Ok(opened)
 }
 

@@ -14,7 +14,7 @@ use super::wait::Waiters;
 use crate::config::{ConfigError, ServeSettings, StoreSettings, without_password};
 use crate::promise::survival_of;
 use crate::sidecar::StartError;
-use crate::store::{self, OpenError, Opened, Tiers};
+use crate::store::{self, Encryption, OpenError, Opened, Tiers};
 
 /// How long the store may take to answer one command; after that the command may have been applied. Callers have deadlines of
 /// their own: this one only keeps a request from hanging for ever.
@@ -62,7 +62,7 @@ impl Namespaces {
         for name in names {
             let place = place(&settings.store, name)?;
             let opened = match stores.iter().position(|(other, _)| other == name) {
-                Some(at) => Opened::alone(stores.swap_remove(at).1, None),
+                Some(at) => Opened::alone(stores.swap_remove(at).1, None).encrypted_as(&place)?,
                 None => store::open(&place, None).await.map_err(|error| match error {
                     OpenError::Settings(error) => StartError::Config(error),
                     OpenError::Store(source) => StartError::Store { url: place.url.clone(), source },
@@ -111,7 +111,8 @@ fn promise(name: &str, place: &StoreSettings, opened: &Opened) -> String {
         without_password(&place.url),
         survival_of(opened.store.durability())
     );
-    if let Some(remark) = &opened.remark {
+    let at_rest = opened.encryption.as_ref().map(Encryption::promise);
+    for remark in opened.remark.iter().chain(&at_rest) {
         text.push_str("; ");
         text.push_str(remark);
     }

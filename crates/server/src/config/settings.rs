@@ -83,8 +83,16 @@ pub struct StoreSettings {
     pub(crate) records_max: Option<usize>,
     pub(crate) bytes_max: Option<usize>,
     pub(crate) secret_file: Option<PathBuf>,
+    pub(crate) encryption: Option<EncryptionSettings>,
     pub(crate) sweep_every: Duration,
     pub(crate) answer_within: Duration,
+}
+
+/// How records are encrypted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EncryptionSettings {
+    pub(crate) key_file: PathBuf,
+    pub(crate) accept_plain: bool,
 }
 
 /// What can be set about a Redis store. What is not is the store's own to choose.
@@ -337,6 +345,19 @@ fn upstream(proxy: &ProxySection) -> Result<UpstreamSettings, ConfigError> {
     })
 }
 
+fn encryption(section: &StoreSection) -> Result<Option<EncryptionSettings>, ConfigError> {
+    match (&section.encryption_key_file, section.accept_plain) {
+        (Some(key_file), accept_plain) => Ok(Some(EncryptionSettings {
+            key_file: key_file.clone(),
+            accept_plain: accept_plain.unwrap_or(false),
+        })),
+        (None, Some(true)) => {
+            Err(ConfigError::field("store.accept_plain", "is set, but store.encryption_key_file is not"))
+        }
+        (None, _) => Ok(None),
+    }
+}
+
 pub(super) fn store(section: &StoreSection) -> Result<StoreSettings, ConfigError> {
     let url = needed("store.url", section.url.clone())?;
     // Redis in front of Redis costs a round trip, and the stores of one machine need none.
@@ -366,6 +387,7 @@ pub(super) fn store(section: &StoreSection) -> Result<StoreSettings, ConfigError
         records_max: section.records_max,
         bytes_max: section.bytes_max,
         secret_file: section.secret_file.clone(),
+        encryption: encryption(section)?,
         sweep_every: span("store.sweep_every", section.sweep_every)?,
         answer_within: span("store.answer_within", section.answer_within)?,
     })

@@ -139,6 +139,7 @@ fn what_cannot_work_is_refused_with_its_name() {
         (&format!("{good}[store]\ncache = \"redis://a\""), "only a postgres:// store"),
         (&format!("{good}[store]\nredis_prefix = \"a\""), "Redis store only"),
         (&format!("{good}[store]\nallow_eviction = false"), "store.allow_eviction"),
+        (&format!("{good}[store]\naccept_plain = true"), "store.encryption_key_file is not"),
         (&format!("{good}[admin]\nlisten = \"0.0.0.0:0\""), "set admin.token too"),
         (&format!("{good}[admin]\nlisten = \"127.0.0.1:0\"\ntoken = \"short\""), "shorter than 16"),
         (&format!("{good}[admin]\ntoken = \"0123456789abcdef\""), "admin.listen is not"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onlyonce_core::{Engine, StoreError};
+use onlyonce_core::{Encrypted, Engine, Store, StoreError};
 use onlyonce_http::rules::Acknowledgement;
 use onlyonce_http::{Acknowledging, RulesError};
 use onlyonce_store_redis::RedisStore;
@@ -16,16 +16,22 @@ use crate::config::StoreSettings;
 struct Acknowledged {
     engine: Engine,
     store: RedisStore,
+    encrypted: Option<Arc<Encrypted>>,
 }
 
 /// A store that has replicas to wait for.
 #[derive(Debug)]
-pub(crate) struct Replicated(pub(super) RedisStore);
+pub(crate) struct Replicated {
+    pub(super) store: RedisStore,
+    /// What is encrypted there is so on the way past it, too.
+    pub(super) encrypted: Option<Arc<Encrypted>>,
+}
 
 impl Replicated {
     /// Engines like `engine` that wait for them.
     pub(crate) fn engines(self, engine: &Engine) -> Arc<dyn Acknowledging> {
-        Arc::new(Acknowledged { engine: engine.clone(), store: self.0 })
+        let Self { store, encrypted } = self;
+        Arc::new(Acknowledged { engine: engine.clone(), store, encrypted })
     }
 }
 
@@ -55,6 +61,10 @@ impl Acknowledging for Acknowledged {
             Redis::Replicas { count: replicas, within }
         };
         let wrong = |error: StoreError| RulesError::new(format!("acknowledgement: {}", told(&error)));
-        Ok(self.engine.over(Arc::new(self.store.acknowledged(asked).map_err(wrong)?)))
+        let store: Arc<dyn Store> = Arc::new(self.store.acknowledged(asked).map_err(wrong)?);
+        Ok(self.engine.over(match &self.encrypted {
+            Some(encrypted) => Arc::new(encrypted.over(store)),
+            None => store,
+        }))
     }
 }
