@@ -86,6 +86,10 @@ pub(crate) struct ConsumeArgs {
     #[arg(long = "cache", value_name = "URL")]
     fast_tier: Option<String>,
 
+    /// Encrypt bodies and steps with the first key of this file (`onlyonce key encryption` makes one), read with any
+    #[arg(long, value_name = "FILE")]
+    encryption_key_file: Option<PathBuf>,
+
     /// Where health, metrics, the records API and the dashboard are, such as 127.0.0.1:9090. Off loopback `admin.token` must be set too
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<ListenAddress>,
@@ -113,6 +117,7 @@ impl ConsumeArgs {
         flags.consume.handler_within = self.handler_within;
         flags.store.url = self.store;
         flags.store.fast_tier = self.fast_tier;
+        flags.store.encryption_key_file = self.encryption_key_file;
         flags.admin.listen = self.admin;
         flags.log.json = self.json_logs.then_some(true);
         flags.log.filter = self.log;

@@ -3,6 +3,7 @@
 mod body;
 mod composite;
 mod derive;
+mod encryption;
 mod random;
 
 use clap::Subcommand;
@@ -25,6 +26,7 @@ pub(crate) enum KeyCommand {
     Random(random::RandomArgs),
     Body(body::BodyArgs),
     Composite(composite::CompositeArgs),
+    Encryption(encryption::EncryptionArgs),
 }
 
 pub(crate) fn run(command: KeyCommand) -> Result<(), Failure> {
@@ -33,5 +35,6 @@ pub(crate) fn run(command: KeyCommand) -> Result<(), Failure> {
         KeyCommand::Random(args) => random::run(&args),
         KeyCommand::Body(args) => body::run(&args),
         KeyCommand::Composite(args) => composite::run(&args),
+        KeyCommand::Encryption(args) => encryption::run(&args),
     }
 }

@@ -90,6 +90,10 @@ pub(crate) struct SettingsArgs {
     #[arg(long = "cache", value_name = "URL", help_heading = "Store")]
     fast_tier: Option<String>,
 
+    /// Encrypt bodies and steps with the first key of this file (`onlyonce key encryption` makes one), read with any
+    #[arg(long, value_name = "FILE", help_heading = "Store")]
+    encryption_key_file: Option<PathBuf>,
+
     /// Where health, metrics, the records API and the dashboard are, such as 127.0.0.1:9090. Off loopback `admin.token` must be set too
     #[arg(long, value_name = "ADDRESS", help_heading = "Operators")]
     admin: Option<ListenAddress>,
@@ -188,6 +192,7 @@ impl SettingsArgs {
         file.tls.client_ca = self.tls_client_ca;
         file.store.url = self.store;
         file.store.fast_tier = self.fast_tier;
+        file.store.encryption_key_file = self.encryption_key_file;
         file.admin.listen = self.admin;
         file.log.json = set(self.json_logs);
         file.log.filter = self.log;

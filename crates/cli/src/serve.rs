@@ -51,6 +51,10 @@ pub(crate) struct ServeArgs {
     #[arg(long = "cache", value_name = "URL")]
     fast_tier: Option<String>,
 
+    /// Encrypt bodies and steps with the first key of this file (`onlyonce key encryption` makes one), read with any
+    #[arg(long, value_name = "FILE")]
+    encryption_key_file: Option<PathBuf>,
+
     /// The lease of claims that name none [default: 30s]
     #[arg(long, value_name = "DURATION")]
     lease: Option<Span>,
@@ -117,6 +121,7 @@ impl ServeArgs {
         flags.store.url = self.store;
         flags.store.fast_tier = self.fast_tier;
         flags.admin.listen = self.admin;
+        flags.store.encryption_key_file = self.encryption_key_file;
         flags.log.json = self.json_logs.then_some(true);
         flags.log.filter = self.log;
         Sources { file: self.config, environment: environment(std::env::vars_os()), flags }

@@ -67,6 +67,7 @@ pub use policy::{Policy, Quota};
 pub use record::{Fence, Owner, Record, StateKind};
 pub use scope::{Principal, RecordId, Scope, ScopeTag, ScopedKey};
 pub use secret::Secret;
+pub use store::encrypted::{Encrypted, KeyId, Keyring};
 pub use store::memory::{MemoryLimits, MemoryStore};
 pub use store::recent::Recent;
 pub use store::tiered::Tiered;

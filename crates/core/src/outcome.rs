@@ -90,6 +90,12 @@ impl Outcome {
         }
     }
 
+    /// The same outcome with other bytes in its body.
+    #[must_use]
+    pub(crate) fn with_bytes(&self, bytes: Bytes) -> Self {
+        Self { content_version: self.content_version, head: self.head.clone(), body: Body::Kept(bytes) }
+    }
+
     /// Whether the body was erased on request.
     pub const fn is_erased(&self) -> bool {
         matches!(self.body, Body::Tombstone(Tombstone::Erased))
@@ -103,6 +109,16 @@ impl Outcome {
     /// Whether it carries no bytes at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl Body {
+    /// The bytes, if they are kept.
+    pub const fn bytes(&self) -> Option<&Bytes> {
+        match self {
+            Self::Kept(bytes) => Some(bytes),
+            Self::Tombstone(_) => None,
+        }
     }
 }
 

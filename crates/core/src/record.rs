@@ -19,8 +19,10 @@ use crate::outcome::Outcome;
 
 /// The most steps one record keeps.
 pub const STEPS_MAX: usize = 64;
-/// The most bytes the values of all steps of one record may have together.
+/// The most bytes the values of all steps of one record may have together, as they are stored.
 pub const STEPS_BYTES_MAX: usize = 256 * 1024;
+/// The most bytes that a store may add to the value of a step: encryption needs some.
+pub const STEP_ADDED_BYTES_MAX: usize = 64;
 /// The longest name of a step.
 pub const STEP_NAME_CHARS_MAX: usize = 100;
 

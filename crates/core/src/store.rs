@@ -1,6 +1,7 @@
 //! The store contract: what every place that keeps records must do, and how to prove that it does.
 
 mod by_id;
+pub mod encrypted;
 pub mod error;
 pub mod memory;
 pub mod recent;

@@ -23,6 +23,8 @@ pub const ONLYONCE_OUTCOME: HeaderName = HeaderName::from_static("onlyonce-outco
 pub const ONLYONCE_RETENTION: HeaderName = HeaderName::from_static("onlyonce-retention");
 /// Marks an answer that is not on record (yet).
 pub const ONLYONCE_UNRECORDED: HeaderName = HeaderName::from_static("onlyonce-unrecorded");
+/// Marks a replay of which something may have been taken out before it was kept.
+pub const ONLYONCE_REDACTED: HeaderName = HeaderName::from_static("onlyonce-redacted");
 /// Marks an answer that was made without protection.
 pub const ONLYONCE_UNPROTECTED: HeaderName = HeaderName::from_static("onlyonce-unprotected");
 

@@ -24,6 +24,7 @@ pub mod multipart;
 pub mod dispatch;
 pub mod classify;
 pub mod snapshot;
+pub mod redact;
 mod replay;
 pub mod problem;
 pub mod observe;

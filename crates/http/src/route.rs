@@ -20,6 +20,7 @@ use self::query::Query;
 use crate::classify::Classes;
 use crate::fingerprint::FingerprintRules;
 use crate::problem::Style;
+use crate::redact::Redaction;
 use crate::rules::{
     KeySource, Limits, OnStoreFailure, PrincipalRule, Profile, ReplayStatus, Retain, Rules, RulesError,
     Unknown,
@@ -48,6 +49,7 @@ pub struct Route {
     pub(crate) response_bytes_max: u64,
     pub(crate) response_within: Duration,
     pub(crate) retain: Retain,
+    pub(crate) redaction: Option<Redaction>,
     pub(crate) store_set_cookie: bool,
     pub(crate) replay_status: ReplayStatus,
     pub(crate) on_store_failure: OnStoreFailure,
@@ -88,6 +90,7 @@ impl Route {
             response_bytes_max: rules.response_bytes_max.unwrap_or(1 << 20),
             response_within: rules.response_within.map_or(Duration::from_secs(10), |within| within.0),
             retain: rules.store.unwrap_or_default(),
+            redaction: Redaction::new(rules)?,
             store_set_cookie: rules.store_set_cookie.unwrap_or(false),
             replay_status: rules.replay_status.unwrap_or_default(),
             on_store_failure: rules.on_store_failure.unwrap_or_default(),

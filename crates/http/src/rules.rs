@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 pub use duration::Span;
 pub use error::RulesError;
-pub(crate) use source::check_pointer;
 pub use source::{IDEMPOTENCY_KEY, KeySource, PrincipalRule};
+pub(crate) use source::{check_pointer, header as check_header};
 pub use value::{BodyMode, OnStoreFailure, Profile, ReplayStatus, Retain, Unknown, Verdict};
 
 /// How the requests of a route are treated. What is not said comes from the defaults, the profile or the engine.
@@ -89,6 +89,11 @@ pub struct Rules {
     pub response_within: Option<Span>,
     /// What is kept of an answer: `full` or `status-only`. Default `full`.
     pub store: Option<Retain>,
+    /// What is taken out of the body of an answer before it is kept, as JSON pointers in which `*` stands for every member or
+    /// element; `"[redacted]"` stands there in replays. A body that is not JSON is then not kept at all. Default: nothing.
+    pub redact: Option<Vec<String>>,
+    /// Header fields of an answer that are not kept, beside those that never are. Default: none.
+    pub redact_headers: Option<Vec<String>>,
     /// Whether `Set-Cookie` is kept and replayed. Default `false`: a replay must not bring an old session back.
     pub store_set_cookie: Option<bool>,
     /// The status of a replay: `original` or `200`. Default `original`.
@@ -143,7 +148,7 @@ impl Rules {
             path, methods, profile, required, key, strict, refuse_old_uuidv7, namespace, principal, scope_path, body,
             include, exclude, fingerprint_headers, wait, wait_max, waiters_max, lease, run_max, retention,
             unknown_retention, unknown, query_url, query_within, hold_for, attempts_max, classify, on_5xx, request_bytes_max,
-            response_bytes_max, response_within, store, store_set_cookie, replay_status, on_store_failure,
+            response_bytes_max, response_within, store, redact, redact_headers, store_set_cookie, replay_status, on_store_failure,
             acknowledgement, shadow, limits,
         )
     }

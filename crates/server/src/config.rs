@@ -33,6 +33,7 @@ pub use layers::Origin;
 pub use serve::ServeSection;
 pub(crate) use serve::ServeSettings;
 pub(crate) use settings::DoorSettings;
+pub(crate) use settings::EncryptionSettings;
 pub(crate) use settings::RedisSettings;
 pub(crate) use settings::UpstreamSettings;
 pub use settings::{Settings, StoreSettings, UpstreamUrl};

@@ -71,7 +71,7 @@ impl Bridge {
         })?;
         let options = Options::for_group(settings.name.clone());
         let source: Arc<dyn Source> = onlyonce_sources::open(&settings.source, &options).await?.into();
-        let promise = promise::text(&settings, opened.store.durability(), opened.remark.as_deref(), &*source);
+        let promise = promise::text(&settings, &opened, &*source);
         let mut builder =
             Consumer::builder(settings.name.as_str(), Arc::clone(&source), opened.store, poster)
                 .policy(settings.policy)

@@ -53,5 +53,6 @@ pub use logging::start_logging;
 pub use promise::{Promise, UnderPolicy};
 pub use refusal::Refusal;
 pub use sidecar::{Sidecar, Signals, StartError, check};
+pub use store::{new_key_line, read_keys};
 pub use sweep::sweeper_alone;
 pub use tls::TlsError;

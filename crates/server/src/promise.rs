@@ -11,6 +11,7 @@ use onlyonce_http::rules::{OnStoreFailure, Profile, Unknown};
 use serde::Serialize;
 
 use crate::config::{Config, without_password};
+use crate::store::Encryption;
 
 /// What is promised, line by line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,6 +25,9 @@ pub struct Promise {
     /// What is to be known of the store beyond that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_remark: Option<String>,
+    /// What is encrypted, and with which key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<String>,
     /// What each policy for unknown outcomes guarantees, with the routes under it.
     pub unknown: Vec<UnderPolicy>,
     /// Routes that run unprotected when the store is away.
@@ -65,11 +69,18 @@ impl Promise {
             survives,
             does_not_survive,
             store_remark,
+            encryption: None,
             unknown: unknown.filter(|under| !under.routes.is_empty()).collect(),
             fail_open: named(&|rules| rules.on_store_failure == Some(OnStoreFailure::Open)),
             shadow: named(&|rules| rules.shadow == Some(true)),
             replays_are_authorised: config.merged.proxy.auth_url.is_some(),
         }
+    }
+
+    /// The same with what is promised about encryption.
+    #[must_use]
+    pub(crate) fn encrypted(self, encryption: Option<&Encryption>) -> Self {
+        Self { encryption: encryption.map(Encryption::promise), ..self }
     }
 }
 
@@ -86,6 +97,9 @@ impl fmt::Display for Promise {
         writeln!(f, "  store        {} {}", self.store, survival(&self.survives, &self.does_not_survive))?;
         if let Some(remark) = &self.store_remark {
             writeln!(f, "               {remark}")?;
+        }
+        if let Some(encryption) = &self.encryption {
+            writeln!(f, "  at rest      {encryption}")?;
         }
         for under in &self.unknown {
             writeln!(

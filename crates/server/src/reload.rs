@@ -1,6 +1,6 @@
 //! Puts changed rules into force, on SIGHUP or when the file changes, without dropping a request.
 //!
-//! Only `[defaults]` and `[[route]]` can change while the sidecar runs. A file that cannot be used is refused whole,
+//! Only `[defaults]`, `[[route]]` and the keys of the encryption can change while the sidecar runs. A file that cannot be used is refused whole,
 //! and what was in force stays in force.
 
 use std::fs;
@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::config::{Config, Sources};
 use crate::promise::Promise;
+use crate::store::Encryption;
 
 /// Editors write a file in several steps; this long after the last one it is read.
 const SETTLE_FOR: Duration = Duration::from_millis(100);
@@ -27,6 +28,7 @@ pub(crate) struct Reload {
     config: Config,
     engine: Engine,
     in_force: InForce,
+    encryption: Option<Encryption>,
     watching: Watching,
 }
 
@@ -77,8 +79,9 @@ impl Reload {
         config: Config,
         engine: Engine,
         in_force: InForce,
+        encryption: Option<Encryption>,
     ) -> Self {
-        Self { sources, config, engine, in_force, watching }
+        Self { sources, config, engine, in_force, encryption, watching }
     }
 
     /// Waits for reasons to reload, for ever. Cancel it to stop.
@@ -105,6 +108,9 @@ impl Reload {
     }
 
     fn apply(&mut self) {
+        if let Some(Err(error)) = self.encryption.as_ref().map(Encryption::reload) {
+            tracing::error!("the new keys are refused, the old ones stay: {error}");
+        }
         match self.read() {
             Ok(config) => {
                 for section in self.config.sections_that_differ(&config) {
@@ -113,7 +119,8 @@ impl Reload {
                 tracing::info!(routes = config.merged.route.len(), "configuration reloaded");
                 let InForce { promise: in_force, configuration, .. } = &self.in_force;
                 let remark = in_force.load().store_remark.clone();
-                let promise = Promise::new(&config, self.engine.store().as_ref(), remark);
+                let promise = Promise::new(&config, self.engine.store().as_ref(), remark)
+                    .encrypted(self.encryption.as_ref());
                 if promise != **in_force.load() {
                     tracing::warn!("the promise in force has changed:\n{promise}");
                     in_force.store(Arc::new(promise));

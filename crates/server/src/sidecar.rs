@@ -24,7 +24,7 @@ use crate::operator::{Naming, Place};
 use crate::promise::Promise;
 use crate::reload::{InForce, Reload, Watching};
 use crate::stack::Front;
-use crate::store::{self, OpenError, Opened, Replicated, Tiers};
+use crate::store::{self, Encryption, OpenError, Opened, Replicated, Tiers};
 use crate::sweep::{AtWork, sweeper};
 use crate::tls::{self, TlsError};
 use crate::tokens;
@@ -67,7 +67,7 @@ impl Sidecar {
         let pseudonym = Pseudonym::random().map_err(StartError::System)?;
         let upstream = Upstream::new(&settings, pseudonym).map_err(StartError::Upstream)?;
         let metrics = metrics(settings.admin.is_some())?;
-        let Ground { engine, remark, tiers, replicated, growth } =
+        let Ground { engine, remark, tiers, replicated, growth, encryption } =
             Box::pin(ground(&config, &settings, store, metrics.as_ref())).await?;
         let sweeper = sweeper(&engine, &settings.store, growth, metrics.as_ref());
         let acknowledging = replicated.map(|replicated| replicated.engines(&engine.in_place()));
@@ -76,7 +76,8 @@ impl Sidecar {
         let door = Door::open(settings.door.clone(), tls, front.clone())
             .await
             .map_err(|source| StartError::Listen { address: settings.door.listen.clone(), source })?;
-        let promise = Arc::new(ArcSwap::from_pointee(Promise::new(&config, engine.store().as_ref(), remark)));
+        let promise = Promise::new(&config, engine.store().as_ref(), remark).encrypted(encryption.as_ref());
+        let promise = Arc::new(ArcSwap::from_pointee(promise));
         let rules = layer.handle();
         let configuration = Arc::new(ArcSwap::from_pointee(config.show()));
         let (in_force, shown) = (Arc::clone(&promise), Arc::clone(&configuration));
@@ -92,7 +93,7 @@ impl Sidecar {
         };
         let admin = admin(settings.admin.as_ref(), metrics, ground).await?;
         let in_force = InForce { rules: rules.clone(), promise: Arc::clone(&promise), configuration };
-        let reload = Reload::new(watching, sources, config, engine.clone(), in_force);
+        let reload = Reload::new(watching, sources, config, engine.clone(), in_force, encryption);
         Ok(Self { settings, engine, tiers, rules, front, door, admin, promise, reload, sweeper })
     }
 
@@ -219,6 +220,7 @@ struct Ground {
     tiers: Tiers,
     replicated: Option<Replicated>,
     growth: Arc<Growth>,
+    encryption: Option<Encryption>,
 }
 
 /// Opens the store, and puts the engine over it.
@@ -237,13 +239,13 @@ async fn ground(
     }
     let secret = store::secret(&settings.store)?;
     let opened = match store {
-        Some(store) => Opened::alone(store, None),
+        Some(store) => Opened::alone(store, None).encrypted_as(&settings.store)?,
         None => store::open(&settings.store, metrics).await.map_err(|error| match error {
             OpenError::Settings(error) => StartError::Config(error),
             OpenError::Store(error) => StartError::Store { url: settings.store.url.clone(), source: error },
         })?,
     };
-    let Opened { store, remark, tiers, replicated, growth } = opened;
+    let Opened { store, remark, tiers, replicated, growth, encryption } = opened;
     let policy = Policy::default().answer_within(settings.store.answer_within);
     let mut builder = Engine::builder(store).policy(policy);
     if let Some(secret) = secret {
@@ -252,7 +254,7 @@ async fn ground(
     if let Some(metrics) = metrics {
         builder = builder.observer(Arc::<Metrics>::clone(metrics));
     }
-    Ok(Ground { engine: builder.build().await?, remark, tiers, replicated, growth })
+    Ok(Ground { engine: builder.build().await?, remark, tiers, replicated, growth, encryption })
 }
 
 /// Figures, when somebody can read them.
@@ -317,6 +319,9 @@ pub async fn check(sources: &Sources) -> Result<usize, StartError> {
     let config = sources.read()?;
     let settings = config.settings()?;
     check_principals(&config, &settings)?;
+    if let Some(encryption) = &settings.store.encryption {
+        store::read_keys(&encryption.key_file)?;
+    }
     let engine = Engine::builder(Arc::new(MemoryStore::default())).build().await?;
     layer(&config, &settings, &engine, store::presumed(&settings.store, &engine), None)?;
     Ok(config.merged.route.len())

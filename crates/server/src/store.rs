@@ -2,6 +2,7 @@
 
 mod acknowledged;
 mod bounded;
+mod encryption;
 
 use std::fs;
 use std::path::Path;
@@ -24,6 +25,8 @@ use crate::metrics::{Metrics, Timed};
 
 pub(crate) use acknowledged::{Replicated, presumed};
 use bounded::Bounded;
+pub(crate) use encryption::Encryption;
+pub use encryption::{new_key_line, read_keys};
 
 /// Why there is no store.
 #[derive(Debug)]
@@ -45,12 +48,29 @@ pub(crate) struct Opened {
     pub(crate) replicated: Option<Replicated>,
     /// How much it holds of what it may.
     pub(crate) growth: Arc<Growth>,
+    /// What is encrypted, and with which keys.
+    pub(crate) encryption: Option<Encryption>,
 }
 
 impl Opened {
     /// A store that has the last word.
     pub(crate) fn alone(store: Arc<dyn Store>, remark: Option<String>) -> Self {
-        Self { store, remark, tiers: Tiers::default(), replicated: None, growth: Arc::default() }
+        Self {
+            store,
+            remark,
+            tiers: Tiers::default(),
+            replicated: None,
+            growth: Arc::default(),
+            encryption: None,
+        }
+    }
+
+    /// Encrypts what it is given from here on, if `settings` say so.
+    pub(crate) fn encrypted_as(self, settings: &StoreSettings) -> Result<Self, ConfigError> {
+        match &settings.encryption {
+            Some(settings) => Encryption::begin(self, settings),
+            None => Ok(self),
+        }
     }
 
     /// Puts `tier` in front.
@@ -108,6 +128,8 @@ pub(crate) async fn open(
         let url = crate::config::without_password(url);
         opened.remark = Some(format!("behind the cache tier {url}, which may lose anything without harm"));
     }
+    // ORDER: before the tier in this process, whose answers are in the clear, and behind all that others can look into.
+    opened = opened.encrypted_as(settings).map_err(OpenError::Settings)?;
     // What is in memory anyway needs no second place there.
     if settings.recent_bytes_max > 0 && settings.url != "memory:" {
         let tier = Recent::new(Arc::new(SystemClock::new()), settings.recent_bytes_max);

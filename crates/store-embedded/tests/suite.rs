@@ -87,6 +87,17 @@ mod small_segments {
     })));
 }
 
+/// The same when all that the disk gets of a caller's bytes is encrypted.
+mod encrypted {
+    use onlyonce_testkit::Encrypting;
+
+    use super::*;
+    onlyonce_testkit::store_suite!(std::future::ready(Encrypting(Folder::new(Options {
+        reserve_bytes: 4096,
+        ..Options::default()
+    }))));
+}
+
 /// Erased bodies leave the disk, not only the answers.
 mod erasure {
     use onlyonce_core::store::SweepBudget;

@@ -12,7 +12,7 @@ use onlyonce_core::transition::{
     Abandon, AbandonAnswer, Claim, ClaimAnswer, Complete, CompleteAnswer, Release, ReleaseAnswer, Renew,
     RenewAnswer, Terms, Token, UnknownPolicy,
 };
-use onlyonce_core::{Lease, Outcome, Owner, RecordId, Retention, Secret, Store};
+use onlyonce_core::{Encrypted, KeyId, Keyring, Lease, Outcome, Owner, RecordId, Retention, Secret, Store};
 
 use crate::clock::ManualClock;
 
@@ -61,6 +61,30 @@ impl Fixture for Clocked {
 
     async fn damage(&self, _: &RecordId) -> bool {
         false
+    }
+}
+
+/// A fixture whose store is behind encryption.
+#[derive(Debug)]
+pub struct Encrypting<F>(pub F);
+
+impl<F: Fixture> Fixture for Encrypting<F> {
+    fn store(&self) -> Arc<dyn Store> {
+        let id = KeyId::new("suite").expect("a name");
+        let keys = Keyring::new([(id, [3; 32])]).expect("a key");
+        Arc::new(Encrypted::new(self.0.store(), keys))
+    }
+
+    fn advance(&self, by: Duration) -> impl Future<Output = ()> + Send {
+        self.0.advance(by)
+    }
+
+    fn restart(&self) -> impl Future<Output = bool> + Send {
+        self.0.restart()
+    }
+
+    fn damage(&self, id: &RecordId) -> impl Future<Output = bool> + Send {
+        self.0.damage(id)
     }
 }
 

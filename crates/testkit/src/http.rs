@@ -71,6 +71,8 @@ macro_rules! for_each_http_clause {
             d_event_streams_start_at_once_and_are_not_kept,
             d_the_application_can_steer,
             d_status_only_keeps_the_status,
+            d_redacted_members_and_fields_are_not_replayed,
+            d_a_body_that_cannot_be_redacted_is_not_kept,
             d_replays_can_be_200,
             d_the_application_sees_fence_and_attempt_of_ours_only,
             d_a_refused_request_may_be_corrected,

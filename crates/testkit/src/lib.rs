@@ -39,6 +39,6 @@ mod soak;
 
 pub use clock::ManualClock;
 pub use fault::{Fault, Faulty};
-pub use fixture::{Clocked, Fixture, Scene, run};
+pub use fixture::{Clocked, Encrypting, Fixture, Scene, run};
 pub use reference::ReferenceStore;
 pub use soak::Soak;

@@ -6,8 +6,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use onlyonce::Secret;
 use onlyonce::store::Listing;
-use onlyonce::{Secret, Store as _};
 use serde::Serialize;
 
 use super::line::{Head, Line};
@@ -19,6 +19,7 @@ use crate::failure::Failure;
 /// Write every record as a line of JSON
 ///
 /// The first line holds the store's secret, without which no key finds its record: keep the file as safe as the store.
+/// With the keys of its encryption the lines are in the clear: keep the file as safe as those.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "\
@@ -38,7 +39,7 @@ pub(crate) struct ExportArgs {
 }
 
 pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
-    let store = args.store.open(false)?;
+    let store = args.store.open_in_the_clear(false)?;
     block_on(async {
         let offered = Secret::random().map_err(|error| Failure::System(Box::new(error)))?;
         let secret = store.secret(&offered).await?;

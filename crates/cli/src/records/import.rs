@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use onlyonce::store::{BATCH_MAX, Imported};
-use onlyonce::{Record, RecordId, Store as _};
+use onlyonce::{Record, RecordId};
 use serde::de::DeserializeOwned;
 
 use super::line::{Head, Line};
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &ImportArgs) -> Result<(), Failure> {
     let mut lines = Lines::open(args.input.as_deref())?;
     let head: Head = lines.next()?.ok_or_else(|| lines.refuse("the export is empty"))?;
     let secret = head.secret().map_err(|error| lines.refuse(&error))?;
-    let store = args.store.open(true)?;
+    let store = args.store.open_in_the_clear(true)?;
     block_on(async {
         if store.secret(&secret).await? != secret {
             return Err(

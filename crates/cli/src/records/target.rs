@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::Args;
+use onlyonce::{Encrypted, Store};
 use onlyonce_store_embedded::{EmbeddedStore, Options};
 
 use crate::failure::Failure;
@@ -14,6 +16,15 @@ pub(crate) struct StoreArgs {
     /// The store, as `file:DIR`. No process may have it open
     #[arg(long, value_name = "URL")]
     store: Target,
+
+    /// The keys of the store's encryption: records are then read and written in the clear here. Without it they are left
+    /// as they are stored
+    #[arg(long, value_name = "FILE")]
+    encryption_key_file: Option<PathBuf>,
+
+    /// With `--encryption-key-file`: also read records that are not encrypted
+    #[arg(long, requires = "encryption_key_file")]
+    accept_plain: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -40,6 +51,18 @@ impl StoreArgs {
             return Err(Failure::Unreadable { name: folder.display().to_string(), source });
         }
         Ok(EmbeddedStore::open(folder, Options::default())?)
+    }
+
+    /// The same, with what it keeps in the clear.
+    pub(crate) fn open_in_the_clear(&self, create: bool) -> Result<Arc<dyn Store>, Failure> {
+        // ORDER: the keys first: a store is not made for a command that cannot read it.
+        let keys = self.encryption_key_file.as_deref().map(onlyonce_server::read_keys).transpose();
+        let keys = keys.map_err(|error| Failure::Refused(Box::new(error)))?;
+        let store = Arc::new(self.open(create)?);
+        Ok(match keys {
+            Some(keys) => Arc::new(Encrypted::new(store, keys.accepting_plain(self.accept_plain))),
+            None => store,
+        })
     }
 }
 

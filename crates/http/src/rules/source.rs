@@ -103,7 +103,7 @@ impl fmt::Display for PrincipalRule {
     }
 }
 
-fn header(name: &str) -> Result<HeaderName, RulesError> {
+pub(crate) fn header(name: &str) -> Result<HeaderName, RulesError> {
     name.parse().map_err(|error: InvalidHeaderName| {
         RulesError::new(format!("{name:?} is not a header name")).because(error)
     })

@@ -12,6 +12,7 @@ use crate::classify::{Steer, Steering, keeps_fingerprint};
 use crate::dispatch::Dispatch;
 use crate::limits::{Read, read_within};
 use crate::problem::grpc_status;
+use crate::redact::Redacted;
 use crate::route::Route;
 use crate::rules::{Retain, Verdict};
 use crate::snapshot;
@@ -96,10 +97,22 @@ impl Answering<'_> {
         if self.route.retain == Retain::StatusOnly {
             return self.answer(head, Body::whole(bytes, trailers), Some(Tombstone::Discarded));
         }
-        let cookies = self.route.store_set_cookie;
-        let kept = snapshot::encode(head.status, &head.headers, trailers.as_ref(), &bytes, cookies);
+        let Some(kept) = self.kept(&head, trailers.as_ref(), &bytes) else {
+            // Fail closed: what cannot be looked into may hold what must not be kept.
+            return self.answer(head, Body::whole(bytes, trailers), Some(Tombstone::Discarded));
+        };
         let outcome = Outcome::kept(snapshot::CONTENT_VERSION, kept);
         self.complete(outcome, head, Body::whole(bytes, trailers), None)
+    }
+
+    /// What is kept of an answer; `None` when what must not be kept cannot be found in it.
+    fn kept(&self, head: &Parts, trailers: Option<&HeaderMap>, body: &Bytes) -> Option<Vec<u8>> {
+        let cookies = self.route.store_set_cookie;
+        let Some(redaction) = &self.route.redaction else {
+            return Some(snapshot::encode(head.status, &head.headers, trailers, body, cookies));
+        };
+        let Redacted { headers, trailers, body } = redaction.apply(&head.headers, trailers, body)?;
+        Some(snapshot::encode(head.status, &headers, trailers.as_ref(), &body, cookies))
     }
 
     /// Completes without a body on record.

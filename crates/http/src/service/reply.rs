@@ -187,6 +187,10 @@ fn dispatch_problem(id: RecordId, fence: Fence, dispatch: Dispatch) -> Problem {
 pub(super) fn store_problem(error: &EngineError) -> Problem {
     tracing::debug!(%error, "a protected request was refused");
     if error.kind() == EngineErrorKind::Store(StoreErrorKind::Corrupt) {
+        // Somebody must look, and is told why: a key of the encryption may be missing.
+        let causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
+        let why = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        tracing::error!(why, "a record cannot be read, so that its key is refused");
         return damaged();
     }
     let detail = "Nothing was started. Ask again with the same key.";

@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 use crate::operator::{Naming, Place};
 use crate::promise::survival_of;
 use crate::sidecar::StartError;
-use crate::store::{self, OpenError, Opened, Tiers};
+use crate::store::{self, Encryption, OpenError, Opened, Tiers};
 
 /// Where one tenant's records are.
 pub(crate) struct Namespace {
@@ -60,7 +60,7 @@ impl Namespaces {
         for name in names {
             let place = place(&settings.store, name)?;
             let opened = match stores.iter().position(|(other, _)| other == name) {
-                Some(at) => Opened::alone(stores.swap_remove(at).1, None),
+                Some(at) => Opened::alone(stores.swap_remove(at).1, None).encrypted_as(&place)?,
                 None => store::open(&place, metrics).await.map_err(|error| match error {
                     OpenError::Settings(error) => StartError::Config(error),
                     OpenError::Store(source) => StartError::Store { url: place.url.clone(), source },
@@ -123,7 +123,8 @@ fn promise(name: &str, place: &StoreSettings, opened: &Opened) -> String {
         without_password(&place.url),
         survival_of(opened.store.durability())
     );
-    if let Some(remark) = &opened.remark {
+    let at_rest = opened.encryption.as_ref().map(Encryption::promise);
+    for remark in opened.remark.iter().chain(&at_rest) {
         text.push_str("; ");
         text.push_str(remark);
     }

@@ -176,6 +176,11 @@ pub struct StoreSection {
     pub bytes_max: Option<usize>,
     /// A file with the 64 hexadecimal digits of the secret of the keyed hashes. Default: the store makes one and keeps it.
     pub secret_file: Option<PathBuf>,
+    /// A file of keys, `NAME = BASE64` a line: bodies and steps are encrypted with the first, and read with any of them.
+    /// Default: nothing is encrypted. SIGHUP reads it again.
+    pub encryption_key_file: Option<PathBuf>,
+    /// With `encryption_key_file`: also read records that are not encrypted, from before. Default `false`: they are damage.
+    pub accept_plain: Option<bool>,
     /// How long an answer is kept from its caller because it is not on record yet. Default `500ms`; after that the caller
     /// gets it marked `Onlyonce-Unrecorded`, and recording goes on.
     pub answer_within: Option<Span>,

@@ -85,7 +85,15 @@ pub struct StoreSettings {
     pub(crate) bytes_max: Option<usize>,
     pub(crate) secret_file: Option<PathBuf>,
     pub(crate) sweep: Plan,
+    pub(crate) encryption: Option<EncryptionSettings>,
     pub(crate) answer_within: Duration,
+}
+
+/// How records are encrypted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EncryptionSettings {
+    pub(crate) key_file: PathBuf,
+    pub(crate) accept_plain: bool,
 }
 
 /// What can be set about a Redis store. What is not is the store's own to choose.
@@ -345,6 +353,19 @@ fn upstream(proxy: &ProxySection) -> Result<UpstreamSettings, ConfigError> {
     })
 }
 
+fn encryption(section: &StoreSection) -> Result<Option<EncryptionSettings>, ConfigError> {
+    match (&section.encryption_key_file, section.accept_plain) {
+        (Some(key_file), accept_plain) => Ok(Some(EncryptionSettings {
+            key_file: key_file.clone(),
+            accept_plain: accept_plain.unwrap_or(false),
+        })),
+        (None, Some(true)) => {
+            Err(ConfigError::field("store.accept_plain", "is set, but store.encryption_key_file is not"))
+        }
+        (None, _) => Ok(None),
+    }
+}
+
 pub(super) fn store(file: &File) -> Result<StoreSettings, ConfigError> {
     let section = &file.store;
     let url = needed("store.url", section.url.clone())?;
@@ -377,6 +398,7 @@ pub(super) fn store(file: &File) -> Result<StoreSettings, ConfigError> {
         bytes_max: section.bytes_max,
         secret_file: section.secret_file.clone(),
         sweep: super::sweep::plan(&file.sweep)?,
+        encryption: encryption(section)?,
         answer_within: span("store.answer_within", section.answer_within)?,
     })
 }

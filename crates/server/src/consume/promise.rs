@@ -1,18 +1,13 @@
 //! What a consumer promises, in words, for its first lines of output.
 
 use onlyonce_core::UnknownPolicy;
-use onlyonce_core::store::Durability;
 use onlyonce_inbox::{Horizon, OnMissingId, Source};
 
 use crate::config::{ConsumeSettings, without_password};
 use crate::promise::survival_of;
+use crate::store::{Encryption, Opened};
 
-pub(super) fn text(
-    settings: &ConsumeSettings,
-    durability: Durability,
-    remark: Option<&str>,
-    source: &dyn Source,
-) -> String {
+pub(super) fn text(settings: &ConsumeSettings, opened: &Opened, source: &dyn Source) -> String {
     let terms = settings.policy.terms();
     let unknown = match terms.unknown {
         UnknownPolicy::Rerun => {
@@ -35,9 +30,15 @@ pub(super) fn text(
             settings.handler, settings.handler_path
         ),
         "outcome is on record. One that was done is never posted again while it is remembered.".to_owned(),
-        format!("  store        {} {}", without_password(&settings.store.url), survival_of(durability)),
+        format!(
+            "  store        {} {}",
+            without_password(&settings.store.url),
+            survival_of(opened.store.durability())
+        ),
     ];
-    lines.extend(remark.map(|remark| format!("               {remark}")));
+    lines.extend(opened.remark.as_ref().map(|remark| format!("               {remark}")));
+    let at_rest = opened.encryption.as_ref().map(Encryption::promise);
+    lines.extend(at_rest.map(|at_rest| format!("  at rest      {at_rest}")));
     lines.extend([
         format!("  remembered   for {:?} as `{}`; {horizon}", terms.retention.get(), settings.name),
         format!("  no answer    {unknown}"),

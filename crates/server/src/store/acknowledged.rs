@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onlyonce_core::sweeper::growth::Growth;
-use onlyonce_core::{Engine, Store, StoreError};
+use onlyonce_core::{Encrypted, Engine, Store, StoreError};
 use onlyonce_http::rules::Acknowledgement;
 use onlyonce_http::{Acknowledging, RulesError};
 use onlyonce_store_redis::RedisStore;
@@ -19,6 +19,7 @@ struct Acknowledged {
     engine: Engine,
     store: RedisStore,
     growth: Option<Arc<Growth>>,
+    encrypted: Option<Arc<Encrypted>>,
 }
 
 /// A store that has replicas to wait for.
@@ -26,11 +27,13 @@ struct Acknowledged {
 pub(crate) struct Replicated {
     store: RedisStore,
     growth: Option<Arc<Growth>>,
+    /// What is encrypted there is so on the way past it, too.
+    pub(super) encrypted: Option<Arc<Encrypted>>,
 }
 
 impl Replicated {
     pub(super) const fn new(store: RedisStore) -> Self {
-        Self { store, growth: None }
+        Self { store, growth: None, encrypted: None }
     }
 
     /// The same within bounds.
@@ -40,8 +43,8 @@ impl Replicated {
 
     /// Engines like `engine` that wait for them.
     pub(crate) fn engines(self, engine: &Engine) -> Arc<dyn Acknowledging> {
-        let Self { store, growth } = self;
-        Arc::new(Acknowledged { engine: engine.clone(), store, growth })
+        let Self { store, growth, encrypted } = self;
+        Arc::new(Acknowledged { engine: engine.clone(), store, growth, encrypted })
     }
 }
 
@@ -72,8 +75,13 @@ impl Acknowledging for Acknowledged {
         };
         let wrong = |error: StoreError| RulesError::new(format!("acknowledgement: {}", told(&error)));
         let store: Arc<dyn Store> = Arc::new(self.store.acknowledged(asked).map_err(wrong)?);
-        Ok(self.engine.over(match &self.growth {
-            Some(growth) => Arc::new(Bounded::new(store, Arc::clone(growth))),
+        // ORDER: as in front of the store itself: counted as it is stored.
+        let store = match &self.growth {
+            Some(growth) => Arc::new(Bounded::new(store, Arc::clone(growth))) as Arc<dyn Store>,
+            None => store,
+        };
+        Ok(self.engine.over(match &self.encrypted {
+            Some(encrypted) => Arc::new(encrypted.over(store)),
             None => store,
         }))
     }

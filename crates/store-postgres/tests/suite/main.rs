@@ -6,7 +6,7 @@
 mod fixture;
 
 use onlyonce_testkit::servers::{PgBouncer, PostgresServer};
-use onlyonce_testkit::{Soak, model, run, suite};
+use onlyonce_testkit::{Encrypting, Fixture, Soak, model, run, suite};
 
 use crate::fixture::Schema;
 
@@ -14,10 +14,10 @@ use crate::fixture::Schema;
 const SOAK: &str = "model_soak";
 
 /// Runs every clause, each in a schema of its own. From the end: the model test is there and takes longest.
-fn run_suite(url: &str) {
-    let clauses = suite::clauses::<Schema>().into_iter().rev().filter(|(name, _)| *name != SOAK);
-    let in_schema = |(name, clause): (&'static str, fn(&Schema) -> suite::Clause<'_>)| {
-        (name, move || run(clause(&Schema::new(url, name))))
+fn run_suite<F: Fixture>(url: &str, seen: fn(Schema) -> F) {
+    let clauses = suite::clauses::<F>().into_iter().rev().filter(|(name, _)| *name != SOAK);
+    let in_schema = |(name, clause): (&'static str, fn(&F) -> suite::Clause<'_>)| {
+        (name, move || run(clause(&seen(Schema::new(url, name)))))
     };
     suite::run_all(&clauses.map(in_schema).collect::<Vec<_>>());
 }
@@ -25,7 +25,14 @@ fn run_suite(url: &str) {
 #[test]
 fn every_clause_holds_on_a_server() {
     let server = PostgresServer::start(&[]).expect("a private server");
-    run_suite(&server.url());
+    run_suite(&server.url(), |schema| schema);
+}
+
+/// All that the server gets of a caller's bytes is encrypted.
+#[test]
+fn every_clause_holds_behind_encryption() {
+    let server = PostgresServer::start(&[]).expect("a private server");
+    run_suite(&server.url(), Encrypting);
 }
 
 /// No session state, unnamed statements, waiters that look for themselves.
@@ -33,7 +40,7 @@ fn every_clause_holds_on_a_server() {
 fn every_clause_holds_behind_a_pooler_in_transaction_mode() {
     let server = PostgresServer::start(&[]).expect("a private server");
     let pooler = PgBouncer::start(&server).expect("a private pooler");
-    run_suite(&pooler.url(&server));
+    run_suite(&pooler.url(&server), |schema| schema);
 }
 
 #[test]

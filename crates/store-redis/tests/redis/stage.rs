@@ -106,11 +106,22 @@ pub(crate) async fn hold_the_suite<S: Servers>(
     damage: Option<Damage>,
     left_out: &[&str],
 ) -> usize {
+    hold_the_suite_as(servers, damage, left_out, |store| store).await
+}
+
+/// The same with the store seen through another fixture.
+pub(crate) async fn hold_the_suite_as<S: Servers, F: Fixture>(
+    servers: &Arc<S>,
+    damage: Option<Damage>,
+    left_out: &[&str],
+    seen: impl Fn(Moved<Arc<S>>) -> F,
+) -> usize {
     let mut held = 0;
-    for (name, clause) in suite::clauses::<Moved<Arc<S>>>() {
+    for (name, clause) in suite::clauses::<F>() {
         if !left_out.contains(&name) {
             println!("{name}");
-            clause(&Moved::on(Arc::clone(servers), ManualClock::default(), damage).await).await;
+            let store = Moved::on(Arc::clone(servers), ManualClock::default(), damage).await;
+            clause(&seen(store)).await;
             servers.flush();
             held += 1;
         }

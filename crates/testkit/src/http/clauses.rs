@@ -27,6 +27,11 @@ fn ask(key: &str) -> Ask {
     Ask::post("/payments").key(key)
 }
 
+/// Names in a rule.
+fn list(items: &[&str]) -> Vec<String> {
+    items.iter().map(|&item| item.into()).collect()
+}
+
 /// Asserts that one of our own answers came back.
 #[track_caller]
 fn is_problem(got: &Got, status: u16, kind: &str) {

@@ -2,7 +2,7 @@
 #![expect(missing_docs, reason = "a clause is named by what it shows")]
 
 use bytes::Bytes;
-use onlyonce_core::record::{STEPS_BYTES_MAX, STEPS_MAX, StepName};
+use onlyonce_core::record::{STEP_ADDED_BYTES_MAX, STEPS_BYTES_MAX, STEPS_MAX, StepName};
 use onlyonce_core::transition::{
     ClaimAnswer, Complete, CompleteAnswer, Grant, RecordStep, Release, ReleaseAnswer, StepAnswer, Token,
     UnknownPolicy,
@@ -166,10 +166,14 @@ pub async fn c17_steps_need_a_live_grant_and_are_bounded<F: Fixture>(fixture: &F
 
     let scene = Scene::new(fixture);
     let token = scene.granted().await;
-    let half = vec![0; STEPS_BYTES_MAX / 2];
+    let half = vec![0; STEPS_BYTES_MAX / 2 - STEP_ADDED_BYTES_MAX];
     assert_eq!(record(&scene, token, "a", half.clone()).await, StepAnswer::Recorded);
     assert_eq!(record(&scene, token, "b", half).await, StepAnswer::Recorded);
-    assert_eq!(record(&scene, token, "c", "1").await, StepAnswer::Full);
+    // A store that adds nothing has room for this, and for no byte more.
+    let rest = record(&scene, token, "c", vec![0; 2 * STEP_ADDED_BYTES_MAX]).await;
+    assert!(matches!(rest, StepAnswer::Recorded | StepAnswer::Full), "got {rest:?}");
+    let too_much = if rest == StepAnswer::Recorded { 1 } else { 2 * STEP_ADDED_BYTES_MAX + 1 };
+    assert_eq!(record(&scene, token, "d", vec![0; too_much]).await, StepAnswer::Full);
     assert_eq!(scene.complete(token, "done").await, CompleteAnswer::Completed);
     assert_eq!(record(&scene, token, "after", "v").await, StepAnswer::Fenced);
 }

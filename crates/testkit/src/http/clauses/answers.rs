@@ -4,7 +4,7 @@ use bytes::Bytes;
 use onlyonce_http::Rules;
 use onlyonce_http::rules::{ReplayStatus, Retain};
 
-use super::{ask, is_problem};
+use super::{ask, is_problem, list};
 use crate::http::{Given, HttpFixture, Stage, Turn};
 
 /// Choice 6: bodies of every kind, and repeated headers.
@@ -153,6 +153,42 @@ pub async fn d_status_only_keeps_the_status(fixture: &impl HttpFixture) {
     assert_eq!((first.status, first.effect(), first.header("location")), (201, 1, "/secret/7"));
     is_done_and_not_kept(&stage, "k", 201).await;
     assert_eq!(stage.call(ask("k")).await.header("location"), "");
+}
+
+/// The first caller gets everything; what must not be kept is in no replay.
+pub async fn d_redacted_members_and_fields_are_not_replayed(fixture: &impl HttpFixture) {
+    let redact = Some(list(&["/card/number", "/people/*/email"]));
+    let rules = Rules { redact, redact_headers: Some(list(&["X-Session"])), ..Rules::default() };
+    let stage = Stage::new(fixture, rules).await;
+    let body =
+        r#"{"effect":1,"card":{"number":"4111","exp":"12/30"},"people":[{"email":"a@b.c"},{"email":"d"}]}"#;
+    let mut turn = Turn::body(Given::Bytes(body.into())).header("x-session", "s3cret").header("x-other", "o");
+    turn = turn.header("content-digest", "sha-256=:X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE=:");
+    stage.application.answers(turn);
+    let first = stage.call(ask("k")).await;
+    assert_eq!((&first.body[..], first.header("x-session")), (body.as_bytes(), "s3cret"));
+    assert_eq!((first.header("onlyonce-redacted"), first.header("content-digest").len()), ("", 54));
+    let again = stage.call(ask("k")).await;
+    super::is_replay(&again, 1);
+    let fields =
+        ["onlyonce-redacted", "x-session", "x-other", "content-digest"].map(|name| again.header(name));
+    assert_eq!(fields, ["true", "", "o", ""]);
+    let document = again.document();
+    assert_eq!(document["card"], serde_json::json!({ "number": "[redacted]", "exp": "12/30" }));
+    assert_eq!(document["people"][0]["email"], "[redacted]");
+    assert_eq!(document["people"][1]["email"], "[redacted]");
+}
+
+/// Fail closed: what cannot be looked into is kept as its status only.
+pub async fn d_a_body_that_cannot_be_redacted_is_not_kept(fixture: &impl HttpFixture) {
+    let stage =
+        Stage::new(fixture, Rules { redact: Some(list(&["/card/number"])), ..Rules::default() }).await;
+    stage.application.answers(Turn::body(Given::Bytes("card=4111".into())));
+    assert_eq!(&stage.call(ask("k")).await.body[..], b"card=4111");
+    is_done_and_not_kept(&stage, "k", 200).await;
+    stage.application.answers(Turn::body(Given::Bytes("".into())));
+    stage.call(ask("empty")).await;
+    assert!(stage.call(ask("empty")).await.is_replay(), "where there is nothing, nothing can be left");
 }
 
 /// For callers who take 201 for "made just now".

@@ -3,15 +3,11 @@
 use onlyonce_http::Rules;
 use onlyonce_http::rules::BodyMode;
 
-use super::{ask, is_first, is_problem, is_replay};
+use super::{ask, is_first, is_problem, is_replay, list};
 use crate::http::{Ask, HttpFixture, Stage};
 
 fn json(rules: Rules) -> Rules {
     Rules { body: Some(BodyMode::Json), ..rules }
-}
-
-fn list(items: &[&str]) -> Vec<String> {
-    items.iter().map(|&item| item.into()).collect()
 }
 
 /// Item 16: all but some members.

@@ -1,0 +1,155 @@
+//! Keys are changed while the sidecar runs, lost, and found to be readable by others.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::binary::onlyonce;
+use crate::service::Service;
+use crate::sidecar::{Sidecar, make_key};
+
+fn config(folder: &Path, service: &Service, more: &str) -> PathBuf {
+    let path = folder.join("onlyonce.toml");
+    let store = format!("file:{}", folder.join("store").display());
+    let keys = folder.join("keys").display().to_string();
+    let text = format!(
+        "[proxy]\nupstream = {:?}\n[store]\nurl = {store:?}\nencryption_key_file = {keys:?}\n{more}\n",
+        service.url()
+    );
+    fs::write(&path, text).unwrap();
+    path
+}
+
+/// Writes the key file of these keys, the one to write with first.
+fn write_keys(folder: &Path, lines: &[&str]) {
+    let path = folder.join("keys");
+    let _ = fs::remove_file(&path);
+    fs::write(&path, lines.join("\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+fn line(folder: &Path, name: &str) -> String {
+    fs::read_to_string(make_key(folder, name)).unwrap().trim().to_owned()
+}
+
+#[test]
+fn keys_are_rotated_without_a_restart_and_a_lost_one_protects_its_records() {
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("Content-Type: application/json\r\n", r#"{"paid":true}"#);
+    let (old, new) = (line(folder.path(), "old"), line(folder.path(), "new"));
+    let config = config(folder.path(), &service, "");
+    write_keys(folder.path(), &[&old]);
+    let mut sidecar = Sidecar::start(&config, folder.path());
+    assert_eq!(sidecar.post("before").0, 200);
+
+    write_keys(folder.path(), &[&new, "# until its records have expired", &old]);
+    sidecar.signal("-HUP");
+    sidecar.wait_for_log("encrypted with the key `new`");
+    let guarantee = sidecar.get("/health/guarantee");
+    assert!(guarantee.contains("the key `new`") && guarantee.contains("`old` read too"), "{guarantee}");
+    assert_eq!(sidecar.post("after").0, 200);
+    write_keys(folder.path(), &["broken"]);
+    sidecar.signal("-HUP");
+    sidecar.wait_for_log("the new keys are refused, the old ones stay");
+    assert!(sidecar.post("before").1.contains("idempotency-replayed: true"));
+    sidecar.end();
+    assert_eq!(service.effects(), 2);
+
+    // The old key is lost: what it wrote is refused, and is not run again.
+    write_keys(folder.path(), &[&new]);
+    let sidecar = Sidecar::start(&config, folder.path());
+    let (status, text) = sidecar.post("before");
+    assert!(status == 503 && text.contains("cannot be read"), "{text}");
+    let (status, text) = sidecar.post("after");
+    assert!(status == 200 && text.contains("idempotency-replayed: true"), "{text}");
+    let (_, log) = sidecar.end();
+    assert!(log.contains("encrypted with the key `old`, which is not in the key file"), "{log}");
+    assert_eq!(service.effects(), 2);
+    // And found again.
+    write_keys(folder.path(), &[&new, &old]);
+    let sidecar = Sidecar::start(&config, folder.path());
+    assert_eq!(sidecar.post("before").0, 200);
+    sidecar.end();
+    assert_eq!(service.effects(), 2);
+}
+
+#[test]
+fn records_from_before_are_read_only_where_that_was_said() {
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("Content-Type: application/json\r\n", r#"{"paid":true}"#);
+    let path = config(folder.path(), &service, "");
+    let encrypted = fs::read_to_string(&path).unwrap();
+    let plain: String = encrypted
+        .lines()
+        .filter(|line| !line.contains("key_file"))
+        .fold(String::new(), |text, line| text + line + "\n");
+    fs::write(&path, plain).unwrap();
+    let sidecar = Sidecar::start(&path, folder.path());
+    assert_eq!(sidecar.post("before").0, 200);
+    sidecar.end();
+
+    write_keys(folder.path(), &[&line(folder.path(), "k1")]);
+    fs::write(&path, &encrypted).unwrap();
+    let sidecar = Sidecar::start(&path, folder.path());
+    let (status, text) = sidecar.post("before");
+    assert!(status == 503 && text.contains("cannot be read"), "{text}");
+    sidecar.end();
+    config(folder.path(), &service, "accept_plain = true");
+    let sidecar = Sidecar::start(&path, folder.path());
+    assert!(sidecar.get("/health/guarantee").contains("NOT ENCRYPTED ARE ACCEPTED"));
+    let (status, text) = sidecar.post("before");
+    assert!(status == 200 && text.contains("idempotency-replayed: true"), "{text}");
+    sidecar.end();
+    assert_eq!(service.effects(), 1);
+}
+
+#[test]
+fn a_key_file_that_others_can_read_is_refused_with_what_to_do() {
+    let folder = TempDir::new().unwrap();
+    let keys = make_key(folder.path(), "k1");
+    assert_eq!(fs::metadata(&keys).unwrap().permissions().mode() & 0o777, 0o600);
+    fs::set_permissions(&keys, fs::Permissions::from_mode(0o640)).unwrap();
+    let keys = keys.display().to_string();
+    let flags = ["--upstream", "http://127.0.0.1:9", "--store", "memory:", "--encryption-key-file", &keys];
+    let refused = onlyonce(&["proxy"]).args(flags).output().unwrap();
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(65) && told.contains(&format!("chmod 600 {keys}")), "{told}");
+    let again = onlyonce(&["key", "encryption", "--output", &keys]).output().unwrap();
+    assert_eq!(again.status.code(), Some(74), "a key was overwritten: {again:?}");
+    let shown = onlyonce(&["config", "show"]).args(flags).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("encryption_key_file") && shown.contains(&keys), "{shown}");
+}
+
+#[test]
+fn records_are_exported_in_the_clear_with_the_key_and_as_they_are_without() {
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("Content-Type: application/json\r\n", r#"{"paid":"plainly"}"#);
+    write_keys(folder.path(), &[&line(folder.path(), "k1")]);
+    let path = config(folder.path(), &service, "");
+    let sidecar = Sidecar::start(&path, folder.path());
+    assert_eq!(sidecar.post("k").0, 200);
+    sidecar.end();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (store, other, keys) = (format!("file:{}", at("store")), format!("file:{}", at("other")), at("keys"));
+    let records = |args: &[&str]| {
+        let done = onlyonce(&["records"]).args(args).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    let in_hex = "plainly".bytes().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+    records(&["export", "--store", &store, "--output", &at("sealed")]);
+    assert!(!fs::read_to_string(at("sealed")).unwrap().contains(&in_hex));
+    records(&["export", "--store", &store, "--encryption-key-file", &keys, "--output", &at("clear")]);
+    assert!(fs::read_to_string(at("clear")).unwrap().contains(&in_hex));
+    // What was exported as it is can be read where it is put, with the same keys.
+    records(&["import", "--store", &other, &at("sealed")]);
+    records(&["export", "--store", &other, "--encryption-key-file", &keys, "--output", &at("again")]);
+    assert!(fs::read_to_string(at("again")).unwrap().contains(&in_hex));
+    // And what was exported in the clear is encrypted where it is put.
+    let third = format!("file:{}", at("third"));
+    records(&["import", "--store", &third, "--encryption-key-file", &keys, &at("clear")]);
+    records(&["export", "--store", &third, "--output", &at("third-sealed")]);
+    assert!(!fs::read_to_string(at("third-sealed")).unwrap().contains(&in_hex));
+}

@@ -1,0 +1,63 @@
+//! A service with secrets: it answers every request with the same head and body.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// A service on a port of its own, for as long as the test runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Service {
+    address: SocketAddr,
+    effects: Arc<AtomicUsize>,
+}
+
+impl Service {
+    /// Answers with `fields`, each ended by a line break, and `body`.
+    pub(crate) fn start(fields: &str, body: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let service = Self { address: listener.local_addr().unwrap(), effects: Arc::default() };
+        let answer = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len());
+        let effects = Arc::clone(&service.effects);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (answer, effects) = (answer.clone(), Arc::clone(&effects));
+                // The other side ends as it likes.
+                thread::spawn(move || drop(serve(&stream, &answer, &effects)));
+            }
+        });
+        service
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(crate) fn effects(&self) -> usize {
+        self.effects.load(Ordering::SeqCst)
+    }
+}
+
+fn serve(stream: &TcpStream, answer: &str, effects: &AtomicUsize) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        reader.read_exact(&mut vec![0; length])?;
+        effects.fetch_add(1, Ordering::SeqCst);
+        let mut stream = stream;
+        stream.write_all(answer.as_bytes())?;
+    }
+}

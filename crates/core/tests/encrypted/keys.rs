@@ -1,0 +1,100 @@
+//! Which keys read what, and what is read without one.
+
+use onlyonce_core::store::StoreErrorKind;
+use onlyonce_core::transition::{Complete, CompleteAnswer};
+use onlyonce_core::{Encrypted, Store as _, UnknownPolicy};
+use onlyonce_testkit::fixture::outcome;
+use onlyonce_testkit::{Clocked, Scene, run};
+
+use crate::{Pair, body_of, cause, ring, scene_of};
+
+#[test]
+fn an_unknown_key_is_named_and_another_one_of_that_name_is_damage() {
+    run(async {
+        let pair = Pair::new(ring(&[("k1", 1)]));
+        let scene = Scene::new(&pair.clear);
+        scene.completed("done").await;
+        for (keys, why) in [
+            (ring(&[("k2", 1)]), "encrypted with the key `k1`, which is not in the key file"),
+            (ring(&[("k1", 2)]), "its key is not the one of that name"),
+        ] {
+            let lost = pair.with(keys);
+            let there = scene_of(&lost, scene.id);
+            let claim = there.claim_of(there.owner(), UnknownPolicy::Rerun);
+            let error = there.store().claim(&claim).await.expect_err("read without the key");
+            assert_eq!(error.kind(), StoreErrorKind::Corrupt);
+            assert!(cause(&error).contains(why), "{error:?}");
+            // The key stays protected: nothing was changed, and who has it again reads it again.
+            scene.expect_replay("done").await;
+        }
+    });
+}
+
+#[test]
+fn after_a_rotation_old_records_are_read_and_new_ones_written_with_the_new_key() {
+    run(async {
+        let pair = Pair::new(ring(&[("old", 1)]));
+        let scene = Scene::new(&pair.clear);
+        let token = scene.completed("done").await;
+        let rotated = pair.with(ring(&[("new", 2), ("old", 1)]));
+        let there = scene_of(&rotated, scene.id);
+        there.expect_replay("done").await;
+        assert_eq!(there.complete(token, "done").await, CompleteAnswer::Already, "other bytes, same outcome");
+        assert_eq!(there.complete(token, "another").await, CompleteAnswer::Alarm);
+        let batch =
+            ["done", "another"].map(|body| Complete { token, outcome: outcome(body), retention: None });
+        let answers = there.store().complete_many(&batch).await.unwrap();
+        let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+        assert_eq!(answers, [CompleteAnswer::Already, CompleteAnswer::Alarm]);
+
+        let later = Scene::new(&rotated);
+        later.completed("later").await;
+        let stored = pair.raw(&later.id).await;
+        assert!(body_of(&stored).windows(3).any(|window| window == b"new"), "written with the old key");
+        assert!(
+            scene_of(&pair.clear, later.id).store().lookup(&later.id).await.is_err(),
+            "the old key reads it"
+        );
+    });
+}
+
+#[test]
+fn keys_can_be_changed_while_the_store_is_in_use() {
+    run(async {
+        let pair = Pair::new(ring(&[("old", 1)]));
+        let store = std::sync::Arc::new(Encrypted::new(pair.stolen.clone(), ring(&[("old", 1)])));
+        let fixture = Clocked::new(store.clone(), pair.clock.clone());
+        let scene = Scene::new(&fixture);
+        scene.completed("before").await;
+        store.rekey(ring(&[("new", 2), ("old", 1)]));
+        assert_eq!(store.keys().first().as_str(), "new");
+        scene.expect_replay("before").await;
+        store.rekey(ring(&[("new", 2)]));
+        assert!(store.lookup(&scene.id).await.is_err());
+    });
+}
+
+#[test]
+fn a_record_from_before_encryption_is_read_only_where_that_is_accepted() {
+    run(async {
+        let pair = Pair::new(ring(&[("k1", 1)]));
+        let plain = Clocked::new(pair.stolen.clone(), pair.clock.clone());
+        let before = Scene::new(&plain);
+        let token = before.completed("before").await;
+
+        let there = scene_of(&pair.clear, before.id);
+        let error = there.store().lookup(&before.id).await.expect_err("read although it is not encrypted");
+        assert_eq!(error.kind(), StoreErrorKind::Corrupt);
+        assert!(cause(&error).contains("store.accept_plain"), "{error:?}");
+        assert!(there.store().claim(&there.claim_of(there.owner(), UnknownPolicy::Hold)).await.is_err());
+
+        let migrating = pair.with(ring(&[("k1", 1)]).accepting_plain(true));
+        let there = scene_of(&migrating, before.id);
+        there.expect_replay("before").await;
+        assert_eq!(there.complete(token, "before").await, CompleteAnswer::Already);
+        let after = Scene::new(&migrating);
+        after.completed("after").await;
+        let stored = pair.raw(&after.id).await;
+        assert!(body_of(&stored) != "after", "written as it is");
+    });
+}
