@@ -19,6 +19,7 @@ pub(crate) struct Seen {
 struct State {
     seen: Vec<Seen>,
     holds: bool,
+    is_mended: bool,
 }
 
 /// A handler on a port of its own, for as long as the test runs.
@@ -59,6 +60,11 @@ impl Handler {
         self.state.1.notify_all();
     }
 
+    /// From now on it does everything.
+    pub(crate) fn mend(&self) {
+        self.state.0.lock().unwrap().is_mended = true;
+    }
+
     /// Returns when `count` requests have come.
     pub(crate) fn wait_for(&self, count: usize) {
         let state = self.state.0.lock().unwrap();
@@ -92,13 +98,14 @@ impl Handler {
     fn note(&self, headers: HashMap<String, String>, body: String) -> u16 {
         let attempt = headers["onlyonce-attempt"].parse().unwrap();
         let key = headers.get("idempotency-key").cloned().unwrap_or_default();
+        let mut state = self.state.0.lock().unwrap();
         let status = match body.as_str() {
+            _ if state.is_mended => 200,
             "refuse" => 422,
             "fail once" if attempt == 1 => 500,
             "always fail" => 503,
             _ => 200,
         };
-        let mut state = self.state.0.lock().unwrap();
         state.seen.push(Seen { key, attempt, body, headers });
         self.state.1.notify_all();
         drop(self.state.1.wait_while(state, |state| state.holds).unwrap());

@@ -1,106 +1,27 @@
-//! `onlyonce consume` as a program: a real Redis stream on one side, a handler that knows nothing of us on the other.
+//! `onlyonce consume` as a program: a real broker on one side, a handler that knows nothing of us on the other.
 #![expect(clippy::unwrap_used, reason = "a failed check panics")]
 
+mod broker;
+mod consuming;
 mod handler;
 
 use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
-use onlyonce_testkit::servers::{RedisOptions, RedisServer};
-
+use broker::{Broker, Nats, Rabbit, Streams};
+use consuming::{Consuming, onlyonce};
 use handler::{Handler, Seen};
 
-fn onlyonce(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ONLYONCE_")) {
-        command.env_remove(name);
-    }
-    command.args(args);
-    command
-}
+/// However slow the machine is, nothing that is at work is delivered again.
+const LATE: Duration = Duration::from_mins(10);
+/// What a killed process had is delivered again soon.
+const SOON: Duration = Duration::from_secs(2);
 
-/// A running consumer; it is killed when this value goes.
-struct Consuming {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    admin: SocketAddr,
-}
-
-impl Consuming {
-    fn start(server: &RedisServer, handler: &Handler, store: &str) -> Self {
-        let source = format!("redis-stream://127.0.0.1:{}/orders?idle_seconds=1", server.port());
-        let args = ["consume", "--source", &source, "--handler", &handler.url(), "--store", store];
-        let mut child = onlyonce(&args)
-            .args(["--admin", "127.0.0.1:0"])
-            .env("ONLYONCE_CONSUME_RETRY_AFTER", "10ms")
-            .env("ONLYONCE_CONSUME_ATTEMPTS_MAX", "3")
-            .env("ONLYONCE_CONSUME_LEASE", "5s")
-            .env("ONLYONCE_CONSUME_ON_SHORT_RETENTION", "warn")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        assert_eq!(line.trim(), "consuming", "it did not start");
-        line.clear();
-        stdout.read_line(&mut line).unwrap();
-        let admin = line.trim().strip_prefix("admin on ").unwrap().parse().unwrap();
-        Self { child, stdout, admin }
-    }
-
-    /// What Prometheus would read.
-    fn figures(&self) -> String {
-        let mut stream = TcpStream::connect(self.admin).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-    }
-
-    /// Ends it as an orchestrator does, and expects that it ends well.
-    fn stop(mut self) -> String {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        let mut stdout = String::new();
-        self.stdout.read_to_string(&mut stdout).unwrap();
-        assert!(self.child.wait().unwrap().success());
-        stdout
-    }
-}
-
-impl Drop for Consuming {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn publish(server: &RedisServer, id: &str, body: &str) {
-    server.ask(&["XADD", "orders", "*", "event-id", id, "tenant", "acme", "body", body]).unwrap();
-}
-
-/// Waits until the group has nothing left, neither waiting nor pending.
-fn wait_until_settled(server: &RedisServer) {
-    loop {
-        let groups = server.ask(&["XINFO", "GROUPS", "orders"]).unwrap();
-        let lines: Vec<_> = groups.lines().collect();
-        let after = |name: &str| lines.iter().position(|line| *line == name).map(|at| lines[at + 1]);
-        if after("pending") == Some("0") && after("lag") == Some("0") {
-            return;
-        }
-        // tidy: sleep because Redis tells nobody that a group is done
-        std::thread::sleep(Duration::from_millis(20));
-    }
+/// A folder for records, and the URL of its store.
+fn folder() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("file:{}", folder.path().display());
+    (folder, store)
 }
 
 fn by_key(seen: Vec<Seen>) -> HashMap<String, Vec<Seen>> {
@@ -111,64 +32,108 @@ fn by_key(seen: Vec<Seen>) -> HashMap<String, Vec<Seen>> {
     by_key
 }
 
-#[test]
-fn each_message_is_handled_once_and_what_cannot_be_is_kept() {
-    let server = RedisServer::start(RedisOptions::default()).unwrap();
-    let handler = Handler::start();
+/// The attempts at a message, in the order in which the handler saw them.
+fn attempts(handler: &Handler, key: &str) -> Vec<u32> {
+    handler.seen().iter().filter(|seen| seen.key == key).map(|seen| seen.attempt).collect()
+}
+
+fn fate(name: &str, count: u64) -> String {
+    format!("onlyonce_messages_total{{fate=\"{name}\"}} {count}")
+}
+
+/// Each has its effect once, what cannot be done is kept, and what is put back runs once more and no more.
+fn each_message_is_handled_once_and_what_cannot_be_is_kept<B: Broker>() {
+    let (broker, handler, (_folder, store)) = (B::start(), Handler::start(), folder());
+    let source = broker.source(LATE);
     for _ in 0..3 {
-        publish(&server, "paid-1", "pay");
+        broker.publish("paid-1", "pay");
     }
-    publish(&server, "refused-1", "refuse");
-    publish(&server, "failed-1", "fail once");
-    publish(&server, "failed-2", "always fail");
-    let consuming = Consuming::start(&server, &handler, "memory:");
-    wait_until_settled(&server);
-    let figures = consuming.figures();
-    for line in [
-        "onlyonce_messages_total{fate=\"done\"} 2",
-        "onlyonce_messages_total{fate=\"duplicate\"} 2",
-        "onlyonce_messages_total{fate=\"dead-lettered\"} 2",
-        "onlyonce_messages_waiting 0",
-        "onlyonce_claims_total{answer=\"granted\"} 7",
-    ] {
-        assert!(figures.lines().any(|written| written == line), "{line} is not in\n{figures}");
-    }
+    broker.publish("refused-1", "refuse");
+    broker.publish("failed-1", "fail once");
+    broker.publish("failed-2", "always fail");
+    let consuming = Consuming::start(&source, &handler, &store);
+    consuming.until(&[
+        fate("done", 2),
+        fate("duplicate", 2),
+        fate("dead-lettered", 2),
+        "onlyonce_messages_waiting 0".into(),
+        "onlyonce_claims_total{answer=\"granted\"} 7".into(),
+    ]);
     let promise = consuming.stop();
     assert!(promise.contains("3 attempts, then to the dead letters"), "{promise}");
+    assert_eq!(broker.left(), 0, "everything is settled");
     let seen = by_key(handler.seen());
     assert_eq!(seen["paid-1"].len(), 1, "three deliveries, one effect");
     let paid = &seen["paid-1"][0];
     assert_eq!((paid.body.as_str(), paid.headers["message-tenant"].as_str()), ("pay", "acme"));
     assert!(paid.headers["onlyonce-fence"].parse::<u64>().unwrap() > 0);
     assert_eq!(seen["refused-1"].len(), 1);
-    let attempts = |key: &str| seen[key].iter().map(|seen| seen.attempt).collect::<Vec<_>>();
-    assert_eq!(attempts("failed-1"), [1, 2]);
-    assert_eq!(attempts("failed-2"), [1, 2, 3]);
-    let dead = server.ask(&["XRANGE", "orders:dead-letter", "-", "+"]).unwrap();
+    assert_eq!(attempts(&handler, "failed-1"), [1, 2]);
+    assert_eq!(attempts(&handler, "failed-2"), [1, 2, 3]);
+    let dead = broker.dead_letters();
     assert!(dead.contains("refused-1") && dead.contains("422") && dead.contains("failed-2"), "{dead}");
     assert!(!dead.contains("paid-1") && !dead.contains("failed-1"), "{dead}");
+    // Somebody mends the handler and puts the dead letters back, twice.
+    handler.mend();
+    for _ in 0..2 {
+        broker.publish("refused-1", "refuse");
+        broker.publish("failed-2", "always fail");
+    }
+    let consuming = Consuming::start(&source, &handler, &store);
+    consuming.until(&[fate("done", 2), fate("duplicate", 2)]);
+    consuming.stop();
+    assert_eq!(broker.left(), 0, "everything is settled");
+    assert_eq!(attempts(&handler, "refused-1").len(), 2, "once more");
+    assert_eq!(attempts(&handler, "failed-2").len(), 4, "once more");
 }
 
-#[test]
-fn what_a_killed_consumer_was_at_is_tried_again_and_nothing_is_lost() {
-    const MESSAGES: usize = 40;
-    let server = RedisServer::start(RedisOptions::default()).unwrap();
-    let (handler, folder) = (Handler::start(), tempfile::tempdir().unwrap());
-    let store = format!("file:{}", folder.path().display());
-    for number in 0..MESSAGES {
-        publish(&server, &format!("m-{number}"), "pay");
+/// Parked after as many claims as it has attempts, although no consumer lived to say how it went.
+fn a_message_that_kills_its_consumers_is_parked<B: Broker>() {
+    let (broker, handler, (_folder, store)) = (B::start(), Handler::start(), folder());
+    let source = broker.source(SOON);
+    handler.hold(true);
+    broker.publish("poison-1", "poison");
+    for attempt in 1..=3 {
+        let consuming = Consuming::start(&source, &handler, &store);
+        handler.wait_for(attempt);
+        consuming.kill();
     }
-    let first = Consuming::start(&server, &handler, &store);
+    handler.hold(false);
+    broker.publish("paid-1", "pay");
+    let consuming = Consuming::start(&source, &handler, &store);
+    consuming.until(&[fate("done", 1), fate("dead-lettered", 1)]);
+    consuming.stop();
+    assert_eq!(broker.left(), 0, "everything is settled");
+    assert_eq!(attempts(&handler, "poison-1"), [1, 2, 3]);
+    assert_eq!(attempts(&handler, "paid-1"), [1], "others are not held up");
+    let dead = broker.dead_letters();
+    assert!(dead.contains("poison-1") && !dead.contains("paid-1"), "{dead}");
+}
+
+fn what_a_killed_consumer_was_at_is_tried_again_and_nothing_is_lost<B: Broker>() {
+    const MESSAGES: usize = 40;
+    let (broker, handler, (_folder, store)) = (B::start(), Handler::start(), folder());
+    let source = broker.source(SOON);
+    for number in 0..MESSAGES {
+        broker.publish(&format!("m-{number}"), "pay");
+    }
+    let first = Consuming::start(&source, &handler, &store);
     handler.wait_for(MESSAGES / 2);
     handler.hold(true);
     // Some are done, some are held by the handler, some have not come.
-    publish(&server, "last", "pay");
+    broker.publish("last", "pay");
     handler.wait_for(MESSAGES / 2 + 1);
     first.kill();
     handler.hold(false);
-    let second = Consuming::start(&server, &handler, &store);
-    wait_until_settled(&server);
-    second.stop();
+    // Again and again, because nobody but a broker knows whether all has come, and not all of them tell at any time.
+    loop {
+        let next = Consuming::start(&source, &handler, &store);
+        next.until_quiet();
+        next.stop();
+        if broker.left() == 0 {
+            break;
+        }
+    }
     let seen = by_key(handler.seen());
     assert_eq!(seen.len(), MESSAGES + 1, "nothing is lost");
     for (key, seen) in &seen {
@@ -178,8 +143,32 @@ fn what_a_killed_consumer_was_at_is_tried_again_and_nothing_is_lost() {
     }
 }
 
+/// These tests on every broker.
+macro_rules! on_each_broker {
+    ($($test:ident),+ $(,)?) => {
+        on_each_broker! { redis_streams Streams: $($test),+ }
+        on_each_broker! { nats Nats: $($test),+ }
+        on_each_broker! { rabbitmq Rabbit: $($test),+ }
+    };
+    ($name:ident $broker:ident: $($test:ident),+) => {
+        mod $name {
+            $(#[test]
+            fn $test() {
+                super::$test::<super::$broker>();
+            })+
+        }
+    };
+}
+
+on_each_broker! {
+    each_message_is_handled_once_and_what_cannot_be_is_kept,
+    a_message_that_kills_its_consumers_is_parked,
+    what_a_killed_consumer_was_at_is_tried_again_and_nothing_is_lost,
+}
+
 fn refused(args: &[&str]) -> (Option<i32>, String) {
-    let Output { status, stderr, .. } = onlyonce(&[&["consume"], args].concat()).output().unwrap();
+    let std::process::Output { status, stderr, .. } =
+        onlyonce(&[&["consume"], args].concat()).output().unwrap();
     (status.code(), String::from_utf8(stderr).unwrap())
 }
 
