@@ -3,6 +3,7 @@
 //! Labels come from fixed sets and from the paths of routes: never from keys, principals or requests, so that nobody
 //! outside can make the number of series grow. There is no global recorder: two sidecars in one process count apart.
 
+mod observed;
 mod timed;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use onlyonce_inbox::Tally;
 
 use crate::events::Ring;
 
+pub(crate) use observed::Observed;
 pub(crate) use timed::Timed;
 
 const METADATA: Metadata<'static> = Metadata::new("onlyonce", Level::INFO, None);
