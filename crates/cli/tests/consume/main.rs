@@ -56,8 +56,12 @@ impl Consuming {
 
     /// What Prometheus would read.
     fn figures(&self) -> String {
+        self.get("/metrics")
+    }
+
+    fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text
@@ -133,6 +137,12 @@ fn each_message_is_handled_once_and_what_cannot_be_is_kept() {
     ] {
         assert!(figures.lines().any(|written| written == line), "{line} is not in\n{figures}");
     }
+    // An operator finds a message by its id; a name that is not this machine's own is another site's.
+    let admin = format!("http://{}", consuming.admin);
+    let show = ["records", "show", "--key", "paid-1", "--json", "--admin", &admin];
+    let shown = onlyonce(&show).output().unwrap();
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("\"state\":\"completed\""), "{shown:?}");
+    assert!(consuming.get("/api/records").starts_with("HTTP/1.1 403"));
     let promise = consuming.stop();
     assert!(promise.contains("3 attempts, then to the dead letters"), "{promise}");
     let seen = by_key(handler.seen());
