@@ -104,7 +104,8 @@ impl Operator {
             }
             Call::ErasePrincipal(of) => {
                 why_is_said(&by)?;
-                self.audited("erase-principal", None, &by, place.erase_all(&of, namespace)).await
+                self.audited("erase-principal", None, &by, place.erase_all(&of, namespace, self.events()))
+                    .await
             }
             Call::Purge => {
                 why_is_said(&by)?;

@@ -53,10 +53,20 @@ impl Consuming {
         Self { child, stdout, admin }
     }
 
+    /// Where its admin side is.
+    pub(crate) fn admin(&self) -> String {
+        format!("http://{}", self.admin)
+    }
+
     /// What Prometheus would read.
     fn figures(&self) -> String {
+        self.get("/metrics")
+    }
+
+    /// What the admin side answers, by a name that is not this machine's own.
+    pub(crate) fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text

@@ -59,6 +59,12 @@ fn each_message_is_handled_once_and_what_cannot_be_is_kept<B: Broker>() {
         "onlyonce_messages_waiting 0".into(),
         "onlyonce_claims_total{answer=\"granted\"} 7".into(),
     ]);
+    // An operator finds a message by its id; a name that is not this machine's own is another site's.
+    let admin = consuming.admin();
+    let show = ["records", "show", "--key", "paid-1", "--json", "--admin", &admin];
+    let shown = onlyonce(&show).output().unwrap();
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("\"state\":\"completed\""), "{shown:?}");
+    assert!(consuming.get("/api/records").starts_with("HTTP/1.1 403"));
     let promise = consuming.stop();
     assert!(promise.contains("3 attempts, then to the dead letters"), "{promise}");
     assert_eq!(broker.left(), 0, "everything is settled");

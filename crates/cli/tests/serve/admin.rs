@@ -63,6 +63,14 @@ fn operators_say_which_namespace_they_mean() {
         (&overview["command"], &overview["namespaces"]),
         (&json!("serve"), &json!(["bob", "default"]))
     );
+    let (answers, endings) = (&overview["answers"], &overview["endings"]);
+    assert_eq!(
+        (&answers["granted"], &answers["replayed"], &endings["abandoned"]),
+        (&json!(1), &json!(1), &json!(1))
+    );
+    let (_, shown) = ask(&admin, "GET", &format!("/api/records/{id}?namespace=bob"), "");
+    let seen: Vec<_> = shown["timeline"].as_array().unwrap().iter().map(|entry| &entry["event"]).collect();
+    assert_eq!(seen, ["granted", "abandoned", "resolved", "replayed", "erased"], "{shown}");
     assert_eq!(ask(&admin, "GET", "/api/audit", "").1["entries"].as_array().unwrap().len(), 2);
     service.signal("-TERM");
     assert!(service.ended().0.success());

@@ -13,20 +13,24 @@ use crate::refusal::Refusal;
 /// Set by browsers only, and by no page.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
-/// Refuses whoever does not show the token. Where there is none, only this machine can ask, and a name that somebody else's
-/// DNS points at it is not its own.
+/// Refuses whoever does not show the token, where there is one.
 pub(super) fn may_ask<B>(token: Option<&str>, request: &Request<B>) -> Result<(), Refusal> {
     match token {
-        Some(token) if bearer(request.headers()) == Some(blake3::hash(token.as_bytes())) => Ok(()),
-        Some(_) => {
+        Some(token) if bearer(request.headers()) != Some(blake3::hash(token.as_bytes())) => {
             Err(Refusal::new(ProblemKind::Unauthorized, "admin.token must be shown as a bearer token"))
         }
-        None if authority(request).is_none_or(|authority| is_of_this_machine(&authority)) => Ok(()),
-        None => {
-            let detail = "without admin.token, ask by the address or as localhost, not by another name";
-            Err(Refusal::new(ProblemKind::Forbidden, detail))
-        }
+        _ => Ok(()),
     }
+}
+
+/// Without a token only this machine can ask, and a name that somebody else's DNS points at it is not its own: a page of
+/// that name would be of the same site to the browser.
+pub(super) fn is_for_us<B>(token: Option<&str>, request: &Request<B>) -> Result<(), Refusal> {
+    if token.is_some() || authority(request).is_none_or(|authority| is_of_this_machine(&authority)) {
+        return Ok(());
+    }
+    let detail = "without admin.token, ask by the address or as localhost, not by another name";
+    Err(Refusal::new(ProblemKind::Forbidden, detail))
 }
 
 /// Refuses commands that a page of another site could have sent: those can carry what a form can, and say where they are
@@ -117,7 +121,8 @@ mod tests {
             ("rebound.evil.test:9090", false),
             ("localhost.evil.test", false),
         ] {
-            assert_eq!(may_ask(None, &request(&[("host", host)])).is_ok(), is_ours, "{host}");
+            assert_eq!(is_for_us(None, &request(&[("host", host)])).is_ok(), is_ours, "{host}");
+            assert!(is_for_us(Some("token"), &request(&[("host", host)])).is_ok(), "{host}");
         }
         assert!(
             may_ask(Some("token"), &request(&[("host", "x.test"), ("authorization", "Bearer token")]))

@@ -98,6 +98,9 @@ async fn routed(
     if !way.is_open() {
         guard::may_ask(admin.token.as_deref(), &request)?;
     }
+    if matches!(way, Way::Overview | Way::Events | Way::Records(_)) {
+        guard::is_for_us(admin.token.as_deref(), &request)?;
+    }
     match way {
         Way::Live => Ok(shown(StatusCode::OK, &json!({ "status": "live" }))),
         Way::Ready => admin.ready().await,

@@ -12,7 +12,7 @@ use super::quota::Usage;
 use super::tokens::DEFAULT_NAMESPACE;
 use super::wait::Waiters;
 use crate::config::{ConfigError, ServeSettings, StoreSettings, without_password};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Observed};
 use crate::operator::{Naming, Place};
 use crate::promise::survival_of;
 use crate::sidecar::StartError;
@@ -67,12 +67,14 @@ impl Namespaces {
                 })?,
             };
             promises.push(promise(name, &place, &opened));
-            let mut builder = Engine::builder(opened.store).policy(Policy::default().remote_owners());
+            // No work passes the engine here: what happens is seen where the store answers.
+            let store = match metrics {
+                Some(metrics) => Arc::new(Observed::new(opened.store, Arc::<Metrics>::clone(metrics))) as _,
+                None => opened.store,
+            };
+            let mut builder = Engine::builder(store).policy(Policy::default().remote_owners());
             if let Some(secret) = store::secret(&place)? {
                 builder = builder.secret(secret);
-            }
-            if let Some(metrics) = metrics {
-                builder = builder.observer(Arc::<Metrics>::clone(metrics));
             }
             tiers.push(opened.tiers);
             namespaces.push(Arc::new(Namespace {

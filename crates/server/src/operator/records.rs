@@ -127,13 +127,8 @@ impl Place {
     }
 
     pub(super) async fn erase(&self, id: RecordId, events: Option<&Ring>) -> Result<Value, Refusal> {
-        match erased(self.store.as_ref(), &self.name, id).await? {
-            EraseResult::Erased => {
-                if let Some(events) = events {
-                    events.command(id, Fence::default(), "erased");
-                }
-                Ok(json!({ "erased": true }))
-            }
+        match self.erase_one(id, events).await? {
+            EraseResult::Erased => Ok(json!({ "erased": true })),
             EraseResult::Absent => Err(Refusal::absent()),
             EraseResult::InFlight => {
                 let detail = "somebody works on it: erase it when that has ended";
@@ -142,11 +137,20 @@ impl Place {
         }
     }
 
+    async fn erase_one(&self, id: RecordId, events: Option<&Ring>) -> Result<EraseResult, Refusal> {
+        let answer = erased(self.store.as_ref(), &self.name, id).await?;
+        if let (EraseResult::Erased, Some(events)) = (&answer, events) {
+            events.command(id, Fence::default(), "erased");
+        }
+        Ok(answer)
+    }
+
     /// Erases records of one principal, page by page.
     pub(super) async fn erase_all(
         &self,
         of: &OfPrincipal,
         namespace: Option<&str>,
+        events: Option<&Ring>,
     ) -> Result<Value, Refusal> {
         let scopes = self.naming.scopes(&of.principal, namespace)?;
         let (mut done, mut left) = (0_usize, 0_usize);
@@ -161,7 +165,7 @@ impl Place {
             };
             let page = bounded(self.store.list(&listing)).await?;
             for (id, _) in &page.records {
-                match erased(self.store.as_ref(), &self.name, *id).await? {
+                match self.erase_one(*id, events).await? {
                     EraseResult::Erased => done += 1,
                     EraseResult::InFlight => left += 1,
                     EraseResult::Absent => {}
