@@ -3,12 +3,9 @@
 //! Labels come from fixed sets and from the paths of routes: never from keys, principals or requests, so that nobody
 //! outside can make the number of series grow. There is no global recorder: two sidecars in one process count apart.
 
-<<<<<<< HEAD
 #[cfg(test)]
 mod deployed;
-=======
 mod observed;
->>>>>>> w-records
 mod timed;
 
 use std::fmt;
