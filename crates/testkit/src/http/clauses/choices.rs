@@ -188,8 +188,8 @@ pub async fn a12_errors_of_gateways_leave_the_outcome_unknown(fixture: &impl Htt
         let document = again.document();
         let (record, fence) = (document["record"].as_str().unwrap(), &document["fence"]);
         let command = format!("onlyonce records resolve {record} --fence {fence}");
-        assert_eq!(document["resolve"]["executed"], format!("{command} --executed"));
-        assert_eq!(document["resolve"]["not_executed"], format!("{command} --not-executed"));
+        assert_eq!(document["resolve"]["executed"], format!("{command} --executed --why REASON"));
+        assert_eq!(document["resolve"]["not_executed"], format!("{command} --not-executed --why REASON"));
     }
     assert_eq!(stage.effects(), 2);
 }
