@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 
-use crate::binary::{PATIENCE, answer, onlyonce};
+use crate::binary::{PATIENCE, answer, onlyonce, patient};
 
 pub(crate) struct Sidecar {
     child: Child,
@@ -21,20 +21,16 @@ impl Sidecar {
     /// Starts it as the file `config` says, on free ports. Its log is in `folder`.
     pub(crate) fn start(config: &Path, folder: &Path) -> Self {
         let log = folder.join("log");
-        let mut child =
-            onlyonce(&["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--json-logs"])
-                .args(["--log", "debug", "--config"])
-                .arg(config)
-                // A loaded disk is no failed store, and a client that is not scheduled is not an idle one.
-                .env("ONLYONCE_STORE_ANSWER_WITHIN", "30s")
-                .env("ONLYONCE_PROXY_FIRST_BYTE_WITHIN", "2m")
-                .env("ONLYONCE_PROXY_HEAD_WITHIN", "2m")
-                .env("ONLYONCE_PROXY_UPSTREAM_CONNECT_WITHIN", "2m")
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(File::create(&log).unwrap())
-                .spawn()
-                .unwrap();
+        let mut command =
+            onlyonce(&["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--json-logs"]);
+        let mut child = patient(&mut command)
+            .args(["--log", "debug", "--config"])
+            .arg(config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut told = |start: &str| {
             let mut line = String::new();

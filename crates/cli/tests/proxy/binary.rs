@@ -18,6 +18,15 @@ pub(crate) fn onlyonce(args: &[&str]) -> Command {
     command
 }
 
+/// A proxy with more patience: a loaded disk is no failed store, and a client that is not scheduled is not an idle one.
+pub(crate) fn patient(proxy: &mut Command) -> &mut Command {
+    proxy
+        .env("ONLYONCE_STORE_ANSWER_WITHIN", "30s")
+        .env("ONLYONCE_PROXY_FIRST_BYTE_WITHIN", "2m")
+        .env("ONLYONCE_PROXY_HEAD_WITHIN", "2m")
+        .env("ONLYONCE_PROXY_UPSTREAM_CONNECT_WITHIN", "2m")
+}
+
 /// A running `onlyonce proxy`; it is killed when this value goes.
 #[derive(Debug)]
 pub(crate) struct Proxy {
@@ -36,14 +45,9 @@ impl Proxy {
     /// The same with settings from the environment.
     pub(crate) fn start_with(args: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = onlyonce(&["proxy", "--listen", "127.0.0.1:0"]);
-        let mut child = command
+        let mut child = patient(&mut command)
             .args(args)
             .envs(environment.iter().copied())
-            // A loaded disk is no failed store, and a client that is not scheduled is not an idle one.
-            .env("ONLYONCE_STORE_ANSWER_WITHIN", "30s")
-            .env("ONLYONCE_PROXY_FIRST_BYTE_WITHIN", "2m")
-            .env("ONLYONCE_PROXY_HEAD_WITHIN", "2m")
-            .env("ONLYONCE_PROXY_UPSTREAM_CONNECT_WITHIN", "2m")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
