@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::store::SweepBudget;
 
 /// What a batch should take at the most: not much more than one request, because some requests wait for it.
-const BATCH_TAKES: Duration = Duration::from_millis(10);
+const BATCH_TAKES: Duration = Duration::from_millis(20);
 /// The pause is this many times as long as the batch before it: sweeping takes a fifth of the time at the most.
 const PAUSE_TIMES: u32 = 4;
 /// The longest pause, unless one is asked for that is longer: a store that stalled once is not left alone for hours.
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Fewer would cost more for the asking than for the removing.
-const BATCH_MIN: usize = 20;
+const BATCH_MIN: usize = 100;
 
 /// Sets batches and pauses.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(pace.batch().get(), 250);
         assert_eq!(pace.after(MS), 10 * MS, "never shorter than asked for");
         assert_eq!(pace.batch().get(), 313);
-        assert_eq!(pace.after(7 * MS), 28 * MS);
+        assert_eq!(pace.after(15 * MS), 60 * MS);
         assert_eq!(pace.batch().get(), 313, "just right");
         assert_eq!(pace.after(100 * MS), 400 * MS);
         assert_eq!(pace.batch().get(), 156);

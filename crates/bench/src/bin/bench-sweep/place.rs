@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use onlyonce_bench::{facts, machine};
@@ -73,7 +74,10 @@ impl Place {
         Ok(match self {
             Self::File => Arc::new(EmbeddedStore::open(folder, onlyonce_store_embedded::Options::default())?),
             Self::Redis(server) => {
-                Arc::new(RedisStore::connect(&server.url(), onlyonce_store_redis::Options::default()).await?)
+                // A thousand records at a time, each of them synced, may take a while on a slow disk.
+                let timeout = Duration::from_secs(30);
+                let options = onlyonce_store_redis::Options { timeout, ..Default::default() };
+                Arc::new(RedisStore::connect(&server.url(), options).await?)
             }
             Self::Postgres(server) => {
                 let options = onlyonce_store_postgres::Options::from_url(&server.url())?;

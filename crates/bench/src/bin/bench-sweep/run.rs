@@ -29,11 +29,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if !arguments.any_disk {
         workplace.check_disk()?;
     }
+    let mut failures = Vec::new();
     let mut results = Results { rate: arguments.rate, ..Results::default() };
     for kind in arguments.stores() {
         eprintln!("{}", kind.name());
-        let one = once(arguments, &workplace, kind, &mut results.servers)?;
-        results.measurements.push(one);
+        // One that fails takes nothing from the others: filling them took minutes.
+        match once(arguments, &workplace, kind, &mut results.servers) {
+            Ok(one) => results.measurements.push(one),
+            Err(error) => {
+                eprintln!("  failed: {error}");
+                failures.push(format!("{}: {error}", kind.name()));
+            }
+        }
     }
     results.conditions = Conditions {
         rounds: arguments.turns(),
@@ -47,9 +54,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(file) = &arguments.json {
         report::write(&table::value(&results), file)?;
     }
-    let faults: Vec<_> =
-        results.measurements.iter().flat_map(|one| &one.faults).map(String::as_str).collect();
-    if faults.is_empty() { Ok(()) } else { Err(faults.join("; ").into()) }
+    failures.extend(results.measurements.iter().flat_map(|one| one.faults.iter().cloned()));
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ").into()) }
 }
 
 /// One store on a server of its own, which ends with it.

@@ -98,7 +98,7 @@ fn goals(results: &Results) -> Vec<Goal> {
 fn verdict(one: &Measurement, met: bool) -> Verdict {
     if !one.faults.is_empty() {
         Verdict::NotMet
-    } else if one.foreign > FOREIGN_MAX && !met {
+    } else if one.foreign > FOREIGN_MAX {
         Verdict::Disturbed(one.foreign)
     } else {
         Verdict::of(met)
