@@ -21,7 +21,7 @@ const WORDS: &str = "const $ = (css) => document.querySelector(css); \
 /// How often an element may be gone again once it was found.
 const STALE_MAX: usize = 50;
 
-/// The key under which WebDriver names an element.
+/// The key under which `WebDriver` names an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Speaks WebDriver with a `chromedriver` of its own: the few commands that the tests need. A crate for this would
+//! Speaks `WebDriver` with a `chromedriver` of its own: the few commands that the tests need. A crate for this would
 //! bring the whole of the protocol, and another licence.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! The dashboard in a real browser, against the real binary: Debian's chromium, driven through its WebDriver. Never
+//! The dashboard in a real browser, against the real binary: Debian's chromium, driven through its `WebDriver`. Never
 //! skipped: without `chromium` and `chromedriver` these fail (`cargo xtask test` installs them).
 //!
 //! Every test ends with a look at what the browser noted: no error on its console, nothing refused by the page's own
