@@ -98,6 +98,7 @@ fn capabilities(profile: &TempDir) -> Value {
         "--no-first-run",
         "--no-proxy-server",
         "--force-prefers-reduced-motion",
+        "--hide-scrollbars",
         "--window-size=1280,960",
         &folder,
     ];
