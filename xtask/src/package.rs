@@ -29,6 +29,9 @@ pub(crate) enum Package {
         #[arg(long, value_name = "DIR")]
         output: Option<PathBuf>,
     },
+    /// Make a Debian package of the binary that the tests are run with, unpack it and use it, as `cargo xtask test` does.
+    #[command(after_help = "Example: cargo xtask package check")]
+    Check,
     /// A binary without shared libraries: with musl where rustup has it, else with a static glibc. It says which.
     #[command(after_help = "Example: cargo xtask package static --output dist")]
     Static {
@@ -54,6 +57,7 @@ pub(crate) fn run(package: &Package) -> Result<()> {
             let made = deb::make(&workspace, &binary, &folder(output), deb::Effort::Small)?;
             println!("{}", made.display());
         }
+        Package::Check => check(&workspace)?,
         Package::Static { profile, output } => {
             let made = standalone::make(&workspace, profile, &folder(output))?;
             println!("{}", made.display());
