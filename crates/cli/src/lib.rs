@@ -1,7 +1,8 @@
 //! Makes operations happen only once, however often they are asked for.
 //!
 //! This is the paved path: one crate to depend on, under the names that the documentation uses. It adds nothing of
-//! its own to the crates behind it.
+//! its own to the crates behind it. Its features are the parts beyond the core: `http` (the layer), `inbox`, `sources`,
+//! `client`, and the stores `embedded`, `postgres` and `redis`. `default-features = false` leaves the binary out.
 //!
 //! ```
 //! use onlyonce::key::derive::Derivation;
@@ -12,3 +13,18 @@
 //! ```
 
 pub use onlyonce_core::*;
+
+#[cfg(feature = "client")]
+pub use onlyonce_client as client;
+#[cfg(feature = "http")]
+pub use onlyonce_http as http;
+#[cfg(feature = "inbox")]
+pub use onlyonce_inbox as inbox;
+#[cfg(feature = "sources")]
+pub use onlyonce_sources as sources;
+#[cfg(feature = "embedded")]
+pub use onlyonce_store_embedded as embedded;
+#[cfg(feature = "postgres")]
+pub use onlyonce_store_postgres as postgres;
+#[cfg(feature = "redis")]
+pub use onlyonce_store_redis as redis;
