@@ -207,9 +207,25 @@ impl Sweeper {
                     }
                 }
                 Ok(Standing::Taken(_)) => {}
+                Err(error) if error.kind() == StoreErrorKind::Full => {
+                    tracing::warn!(%error, "no office can be had in a full store: sweeping without one");
+                    // What failed was told, and is tried again.
+                    let _ = self.make_room(Some(1), |_| ControlFlow::Continue(())).await;
+                    wait = jittered(self.plan.every);
+                }
                 Err(error) => self.failed(&error, "standing for election to sweep"),
             }
         }
+    }
+
+    /// Sweeps a store that is full, whatever the hour. It takes no grant, and only sweeping makes room for one. That several
+    /// may do so at once costs them time and nothing else: a sweep removes only what has expired.
+    async fn make_room(
+        &self,
+        batches: Option<u64>,
+        told: impl FnMut(&Swept) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        self.pass(Some(batches.unwrap_or(u64::MAX)), &CancellationToken::new(), told).await
     }
 
     /// Sweeps for as long as the office lasts. Answers whether it was told to stop.
@@ -263,11 +279,7 @@ impl Sweeper {
         batches: Option<u64>,
         mut told: impl FnMut(&Swept) -> ControlFlow<()>,
     ) -> Result<Ended, StoreError> {
-        let mut office = match self.within(self.election.stand()).await? {
-            Standing::Taken(taken) => return Ok(Ended::Taken(taken)),
-            Standing::Elected(office) => office,
-        };
-        self.note_elected(Some(office.fence()));
+        let standing = self.within(self.election.stand()).await;
         let (mut all, never) = (Swept::default(), CancellationToken::new());
         let sum = |swept: &Swept| {
             all.removed += swept.removed;
@@ -276,6 +288,16 @@ impl Sweeper {
             all.more = swept.more;
             told(swept)
         };
+        let mut office = match standing {
+            Ok(Standing::Elected(office)) => office,
+            Ok(Standing::Taken(taken)) => return Ok(Ended::Taken(taken)),
+            Err(error) if error.kind() == StoreErrorKind::Full => {
+                self.make_room(batches, sum).await?;
+                return Ok(Ended::Swept(all));
+            }
+            Err(error) => return Err(error),
+        };
+        self.note_elected(Some(office.fence()));
         let ended = tokio::select! {
             biased;
             () = self.election.keep(&mut office) => None,

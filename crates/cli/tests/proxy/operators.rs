@@ -123,7 +123,7 @@ fn proxy(upstream: &Upstream, store: &str, audit: &std::path::Path, more: &[Stri
         ("ONLYONCE_ADMIN_TOKEN", TOKEN),
         ("ONLYONCE_ADMIN_AUDIT", audit.as_str()),
         // Nothing is removed behind a test's back.
-        ("ONLYONCE_STORE_SWEEP_EVERY", "1h"),
+        ("ONLYONCE_SWEEP_EVERY", "1h"),
     ];
     let mut proxy = Proxy::start_with(&args, &environment);
     let admin = proxy.wait_for_line("admin on ").parse().unwrap();
