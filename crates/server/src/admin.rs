@@ -53,6 +53,8 @@ const LAST_COMMANDS_WITHIN: Duration = Duration::from_secs(30);
 const TIDY_UP_EVERY: Duration = Duration::from_secs(5);
 /// How many commands are read and run at a time: each holds its body in memory.
 const COMMANDS_MAX: usize = 8;
+/// How many questions about records are answered at a time: each holds a page of them in memory.
+const QUESTIONS_MAX: usize = 16;
 /// How many may look on at a time: each keeps a connection.
 const LOOKING_ON_MAX: usize = 32;
 
@@ -94,7 +96,8 @@ pub(crate) struct Admin {
     closing: CancellationToken,
     counted: Mutex<Counted>,
     swept: Mutex<SweptBefore>,
-    commands: Semaphore,
+    commands: Arc<Semaphore>,
+    questions: Arc<Semaphore>,
     looking_on: Arc<Semaphore>,
     /// Commands go on when whoever sent them is gone.
     tasks: TaskTracker,
@@ -124,7 +127,8 @@ impl AdminDoor {
             closing: CancellationToken::new(),
             counted: Mutex::default(),
             swept: Mutex::default(),
-            commands: Semaphore::new(COMMANDS_MAX),
+            commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
+            questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
             looking_on: Arc::new(Semaphore::new(LOOKING_ON_MAX)),
             tasks: TaskTracker::new(),
         });

@@ -86,30 +86,33 @@ impl Operator {
             Call::Audit { .. } => Err(Refusal::invalid("the audit is of the whole process")),
             Call::Show { id, body: true } => {
                 let showing = async { place.show(&id, &self.seen(&id), true).await };
-                self.audited("read-body", Some(id), &by, showing).await
+                self.audited(("read-body", Some(id), None), &by, showing).await
             }
             Call::Resolve { id, resolution } => {
                 why_is_said(&by)?;
+                let what = resolution.told();
                 let resolving = place.resolve(&id, resolution, by.who.as_deref(), self.events());
-                self.audited("resolve", Some(id), &by, resolving).await
+                self.audited(("resolve", Some(id), Some(what)), &by, resolving).await
             }
             Call::Release { id, freeing } => {
                 why_is_said(&by)?;
+                let what = freeing.told();
                 let releasing = place.release(&id, freeing, by.who.as_deref(), self.events());
-                self.audited("release", Some(id), &by, releasing).await
+                self.audited(("release", Some(id), Some(what)), &by, releasing).await
             }
             Call::Erase { id } => {
                 why_is_said(&by)?;
-                self.audited("erase", Some(id), &by, place.erase(id, self.events())).await
+                self.audited(("erase", Some(id), None), &by, place.erase(id, self.events())).await
             }
             Call::ErasePrincipal(of) => {
                 why_is_said(&by)?;
-                self.audited("erase-principal", None, &by, place.erase_all(&of, namespace, self.events()))
-                    .await
+                let what = place.scopes_told(&of, namespace)?;
+                let erasing = place.erase_all(&of, namespace, self.events());
+                self.audited(("erase-principal", None, Some(what)), &by, erasing).await
             }
             Call::Purge => {
                 why_is_said(&by)?;
-                self.audited("purge", None, &by, place.purge()).await
+                self.audited(("purge", None, None), &by, place.purge()).await
             }
         }
     }
@@ -147,18 +150,22 @@ impl Operator {
     /// Runs a command between two lines of the audit: that it is about to run, and what came of it.
     async fn audited(
         &self,
-        action: &'static str,
-        id: Option<RecordId>,
+        (action, id, what): (&'static str, Option<RecordId>, Option<String>),
         by: &By,
         run: impl Future<Output = Result<Value, Refusal>>,
     ) -> Result<Value, Refusal> {
         let audit = self.auditor()?;
         // ORDER: on disk before anything changes; what cannot be audited does not run.
-        let n = audit.begin(Entry { action, id, by }).await?;
+        let n = audit.begin(Entry { action, id, what, by }).await?;
         let answer = run.await;
         let told = match &answer {
             Ok(value) => told(value),
-            Err(refusal) => format!("refused: {}", refusal.to_json()["detail"].as_str().unwrap_or_default()),
+            Err(refusal) => {
+                let problem = refusal.to_json();
+                let may_have_run = problem["outcome_unknown"].as_bool().unwrap_or(false);
+                let how = if may_have_run { "failed, may have run" } else { "refused" };
+                format!("{how}: {}", problem["detail"].as_str().unwrap_or_default())
+            }
         };
         audit.end(n, &told).await;
         answer

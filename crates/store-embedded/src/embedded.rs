@@ -277,7 +277,16 @@ impl Store for EmbeddedStore {
     fn list<'a>(&'a self, listing: &'a Listing) -> StoreFuture<'a, Page> {
         Box::pin(async move {
             self.shared.check()?;
-            self.shared.catalog().list(listing, self.shared.clock.now())
+            let (mut page, mut after) = (Page::default(), listing.after);
+            loop {
+                let now = self.shared.clock.now();
+                after = self.shared.catalog().list(listing, &mut page, after, now)?;
+                if after.is_none() {
+                    return Ok(page);
+                }
+                // A long listing holds up neither whoever writes nor whoever shares this thread.
+                tokio::task::yield_now().await;
+            }
         })
     }
 

@@ -26,19 +26,22 @@ pub(super) fn may_ask<B>(token: Option<&str>, request: &Request<B>) -> Result<()
 /// Without a token only this machine can ask, and a name that somebody else's DNS points at it is not its own: a page of
 /// that name would be of the same site to the browser.
 pub(super) fn is_for_us<B>(token: Option<&str>, request: &Request<B>) -> Result<(), Refusal> {
-    if token.is_some() || authority(request).is_none_or(|authority| is_of_this_machine(&authority)) {
+    let is_named = request.uri().authority().is_some() || request.headers().contains_key(HOST);
+    // A name that cannot be read is a name of somebody else.
+    let is_ours = authority(request).map_or(!is_named, |authority| is_of_this_machine(&authority));
+    if token.is_some() || is_ours {
         return Ok(());
     }
     let detail = "without admin.token, ask by the address or as localhost, not by another name";
     Err(Refusal::new(ProblemKind::Forbidden, detail))
 }
 
-/// Refuses commands that a page of another site could have sent: those can carry what a form can, and say where they are
-/// from.
-pub(super) fn may_command<B>(request: &Request<B>) -> Result<(), Refusal> {
+/// Refuses what a page of another site sent: browsers say where it is from. Such a page could not read the answer, but its
+/// question would be in the audit.
+pub(super) fn is_of_this_site<B>(request: &Request<B>) -> Result<(), Refusal> {
     let headers = request.headers();
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let elsewhere = || Refusal::new(ProblemKind::Forbidden, "commands of other sites are refused");
+    let elsewhere = || Refusal::new(ProblemKind::Forbidden, "requests of other sites are refused");
     if text(SEC_FETCH_SITE).is_some_and(|site| !matches!(site, "same-origin" | "none")) {
         return Err(elsewhere());
     }
@@ -49,7 +52,14 @@ pub(super) fn may_command<B>(request: &Request<B>) -> Result<(), Refusal> {
             return Err(elsewhere());
         }
     }
-    if is_json(headers) {
+    Ok(())
+}
+
+/// Refuses commands that a page of another site could have sent, also by a browser that does not say so: those can carry
+/// what a form can.
+pub(super) fn may_command<B>(request: &Request<B>) -> Result<(), Refusal> {
+    is_of_this_site(request)?;
+    if is_json(request.headers()) {
         return Ok(());
     }
     Err(Refusal::new(ProblemKind::MediaTypeUnsupported, "send application/json"))
@@ -109,6 +119,9 @@ mod tests {
         ] {
             assert!(may_command(&request(fields)).is_err(), "{fields:?}");
         }
+        let other = request(&[host, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")]);
+        assert!(is_of_this_site(&other).is_err(), "not even to be asked");
+        assert!(is_of_this_site(&request(&[host])).is_ok());
     }
 
     #[test]
@@ -120,6 +133,9 @@ mod tests {
             ("LOCALHOST", true),
             ("rebound.evil.test:9090", false),
             ("localhost.evil.test", false),
+            ("a{b}.evil.test:9090", false),
+            ("a%7Bb.evil.test", false),
+            ("", false),
         ] {
             assert_eq!(is_for_us(None, &request(&[("host", host)])).is_ok(), is_ours, "{host}");
             assert!(is_for_us(Some("token"), &request(&[("host", host)])).is_ok(), "{host}");

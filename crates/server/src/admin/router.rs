@@ -100,6 +100,7 @@ async fn routed(
     }
     if matches!(way, Way::Overview | Way::Events | Way::Records(_)) {
         guard::is_for_us(admin.token.as_deref(), &request)?;
+        guard::is_of_this_site(&request)?;
     }
     match way {
         Way::Live => Ok(shown(StatusCode::OK, &json!({ "status": "live" }))),
@@ -122,19 +123,22 @@ async fn records(
     let query = Query::<Vec<(String, String)>>::try_from_uri(request.uri())
         .map_err(|error| Refusal::invalid(error.body_text()))?;
     let is_command = target.method() == Method::POST;
-    // Held until the command has ended.
-    let _place = if is_command {
+    let places = if is_command { &admin.commands } else { &admin.questions };
+    if is_command {
         guard::may_command(&request)?;
-        let full = || Refusal::for_now(ProblemKind::Overloaded, "too many commands run at a time");
-        Some(admin.commands.try_acquire().map_err(|_| full())?)
-    } else {
-        None
-    };
+    }
+    // Held until it has ended, also when its sender has gone: each holds a body or a page of records in memory.
+    let full = || Refusal::for_now(ProblemKind::Overloaded, "too many requests of operators run at a time");
+    let place = Arc::clone(places).try_acquire_owned().map_err(|_| full())?;
     let body = if is_command { whole(request).await? } else { Bytes::new() };
     let asked = Asked::read(target, query.0, &body, from)?;
     let operator = admin.operator.clone();
     // On a task of its own: a sender who hangs up cancels no command, and leaves none without its line in the audit.
-    let answering = admin.tasks.spawn(async move { operator.answer(asked).await });
+    let answering = admin.tasks.spawn(async move {
+        let answer = operator.answer(asked).await;
+        drop(place);
+        answer
+    });
     match answering.await {
         Ok(answer) => Ok(shown(StatusCode::OK, &answer?)),
         Err(error) => {

@@ -122,6 +122,7 @@ function explained(error) {
     return "Nobody answered: it may have been done or not. Close this and look at the record before you try again.";
   }
   if (error.status === 409) return `Nothing was changed: ${error.message} Close this and look at the record again.`;
+  if (error.status >= 500) return `It may have been done or not: ${error.message} Close this and look at the record before you try again.`;
   return `Nothing was changed: ${error.message}`;
 }
 

@@ -25,6 +25,8 @@ use crate::refusal::Refusal;
 pub(crate) const WHY_CHARS_MAX: usize = 500;
 /// The most characters of a name.
 const WHO_CHARS_MAX: usize = 200;
+/// The most characters of what was decided.
+const WHAT_CHARS_MAX: usize = 300;
 /// The most characters of an answer.
 const ANSWER_CHARS_MAX: usize = 300;
 /// Entries on a page when nobody says how many, and at the most.
@@ -44,6 +46,9 @@ struct Line {
     action: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     id: Option<String>,
+    /// What was decided: a verdict and its fence, or whose records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    what: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     why: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,10 +77,11 @@ struct Open {
 }
 
 /// What a command is about.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Entry<'a> {
     pub(super) action: &'static str,
     pub(super) id: Option<RecordId>,
+    pub(super) what: Option<String>,
     pub(super) by: &'a By,
 }
 
@@ -96,7 +102,7 @@ impl Audit {
 
     /// Writes that a command is about to run, and returns its number once that is on disk.
     pub(super) async fn begin(&self, entry: Entry<'_>) -> Result<u64, Refusal> {
-        let Entry { action, id, by } = entry;
+        let Entry { action, id, what, by } = entry;
         let line = Line {
             n: 0,
             at: time(now()),
@@ -104,6 +110,7 @@ impl Audit {
             from: Some(by.from.clone()),
             action: Some(action.to_owned()),
             id: id.map(|id| id.to_string()),
+            what: what.map(|what| what.chars().take(WHAT_CHARS_MAX).collect()),
             why: by.why.as_deref().map(|why| checked("why", why, WHY_CHARS_MAX)).transpose()?,
             answer: None,
         };
@@ -113,8 +120,8 @@ impl Audit {
     /// Writes what became of the command `n`. It has run: that this cannot be written is said in the log.
     pub(super) async fn end(&self, n: u64, answer: &str) {
         let answer = Some(answer.chars().take(ANSWER_CHARS_MAX).collect());
-        let (who, from, action, id, why) = (None, None, None, None, None);
-        let line = Line { n, at: time(now()), who, from, action, id, why, answer };
+        let (who, from, action, id, what, why) = (None, None, None, None, None, None);
+        let line = Line { n, at: time(now()), who, from, action, id, what, why, answer };
         if let Err(error) = self.add(line).await {
             tracing::error!(n, %error, "the answer to an audited command could not be written");
         }
@@ -207,7 +214,8 @@ impl Open {
         self.file.lock()?;
         let added = self.catch_up(path).and_then(|()| {
             if line.n == 0 {
-                line.n = self.last + 1;
+                let next = self.last.checked_add(1);
+                line.n = next.ok_or_else(|| io::Error::other("its last number has no next one"))?;
             }
             let mut text = if self.is_torn { "\n".to_owned() } else { String::new() };
             text.push_str(&serde_json::to_string(&line)?);

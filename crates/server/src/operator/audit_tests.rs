@@ -10,7 +10,7 @@ fn by(why: &str) -> By {
 
 async fn begin(audit: &Audit, why: &str) -> Result<u64, Refusal> {
     let by = by(why);
-    audit.begin(Entry { action: "purge", id: None, by: &by }).await
+    audit.begin(Entry { action: "purge", id: None, what: None, by: &by }).await
 }
 
 async fn numbers(audit: &Audit) -> Vec<u64> {

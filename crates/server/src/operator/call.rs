@@ -135,6 +135,22 @@ pub struct Resolution {
     pub force: Option<bool>,
 }
 
+impl Resolution {
+    /// In a few words, for the audit.
+    pub(super) fn told(&self) -> String {
+        let verdict = match self.verdict {
+            VerdictName::Executed => "executed",
+            VerdictName::NotExecuted => "not-executed",
+            VerdictName::StillUnknown => "still-unknown",
+        };
+        told(verdict, self.fence, self.force)
+    }
+}
+
+fn told(verdict: &str, fence: u64, force: Option<bool>) -> String {
+    format!("{verdict}, fence {fence}{}", if force == Some(true) { ", by force" } else { "" })
+}
+
 /// Which attempt did not happen.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -144,6 +160,13 @@ pub struct Freeing {
     /// Also when it may still be running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
+}
+
+impl Freeing {
+    /// In a few words, for the audit.
+    pub(super) fn told(&self) -> String {
+        told("not-executed", self.fence, self.force)
+    }
 }
 
 /// Whose records are meant.

@@ -122,7 +122,8 @@ impl Place {
             ResolveResult::Absent => return Err(Refusal::absent()),
             other => return Err(in_the_way(&other)),
         };
-        let record = self.lookup(id).await?.map(|record| shown::record(id, &record));
+        // It is said either way: that the record cannot be read now is no refusal.
+        let record = self.lookup(id).await.ok().flatten().map(|record| shown::record(id, &record));
         Ok(json!({ "answer": answer, "record": record }))
     }
 
@@ -143,6 +144,13 @@ impl Place {
             events.command(id, Fence::default(), "erased");
         }
         Ok(answer)
+    }
+
+    /// Whose records are meant, without saying who that is: as their ids end.
+    pub(super) fn scopes_told(&self, of: &OfPrincipal, namespace: Option<&str>) -> Result<String, Refusal> {
+        let scopes = self.naming.scopes(&of.principal, namespace)?;
+        let tags: Vec<_> = scopes.iter().map(|scope| shown::scope(scope.tag(&self.secret))).collect();
+        Ok(format!("scopes {}", tags.join(" ")))
     }
 
     /// Erases records of one principal, page by page.

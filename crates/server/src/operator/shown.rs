@@ -7,6 +7,11 @@ use serde_json::{Map, Value, json};
 use super::outcome;
 use crate::events::Seen;
 
+/// What the ids of one principal's records end with.
+pub(super) fn scope(tag: ScopeTag) -> String {
+    hex::encode(tag.as_bytes())
+}
+
 /// What time it is on this machine, for people.
 pub(crate) fn now() -> Timestamp {
     SystemClock::new().now()
@@ -37,7 +42,7 @@ pub(super) fn record(id: &RecordId, record: &Record) -> Map<String, Value> {
     put("state", state(record).into());
     put("fence", record.fence.get().into());
     put("attempt", record.attempt.into());
-    put("scope", hex::encode(ScopeTag::of(id).as_bytes()).into());
+    put("scope", scope(ScopeTag::of(id)).into());
     put("created_at", time(record.created_at).into());
     let (changed_at, lease_until) = match &record.state {
         State::InFlight { lease_until } => (Some(record.granted_at), Some(*lease_until)),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use onlyonce_core::record::StateKind;
 use onlyonce_core::store::{Listing, Page};
 use onlyonce_core::transition::view;
 use onlyonce_core::{Record, RecordId, StoreError, StoreErrorKind, Timestamp};
@@ -18,30 +19,52 @@ struct Run {
     more: bool,
 }
 
+/// How many records are looked at in one go: whoever writes waits meanwhile.
+const LOOKED_AT: usize = 1000;
+
 impl Catalog {
-    /// A page of records as commands would read them at `now`.
-    pub(crate) fn list(&self, listing: &Listing, now: Timestamp) -> Result<Page, StoreError> {
-        let size = listing.page_size();
-        let mut page = Page::default();
-        let mut after = listing.after;
-        loop {
-            let (ids, done_up_to) = self.next_ids(after, size + 1)?;
-            for (id, record) in ids {
-                let Some(seen) = view(Some(&record), now) else { continue };
-                if !listing.wants(&id, &seen) {
-                    continue;
-                }
-                if page.records.len() == size {
-                    page.next = page.records.last().map(|(id, _)| *id);
-                    return Ok(page);
-                }
-                page.records.push((id, seen.into_owned()));
+    /// Adds records that follow `after` to a page, as commands would read them at `now`. Answers where to go on; `None` when
+    /// the page is done.
+    pub(crate) fn list(
+        &self,
+        listing: &Listing,
+        page: &mut Page,
+        after: Option<RecordId>,
+        now: Timestamp,
+    ) -> Result<Option<RecordId>, StoreError> {
+        let (ids, done_up_to) = if self.is_all_in_flight(&listing.states) {
+            self.believe_absence()?;
+            (self.in_flight_after(after), None)
+        } else {
+            self.next_ids(after, (listing.page_size() + 1).max(LOOKED_AT))?
+        };
+        for (id, record) in ids {
+            let Some(seen) = view(Some(&record), now) else { continue };
+            if !listing.wants(&id, &seen) {
+                continue;
             }
-            match done_up_to {
-                Some(id) => after = Some(id),
-                None => return Ok(page),
+            if page.records.len() == listing.page_size() {
+                page.next = page.records.last().map(|(id, _)| *id);
+                return Ok(None);
             }
+            page.records.push((id, seen.into_owned()));
         }
+        Ok(done_up_to)
+    }
+
+    /// Whether every record that reads as one of `states` is among those in flight: what has lapsed reads as unknown.
+    fn is_all_in_flight(&self, states: &[StateKind]) -> bool {
+        let is_known = |state: &StateKind| match state {
+            StateKind::InFlight => true,
+            StateKind::Unknown => self.counts.values().all(|counts| counts[3] == 0),
+            StateKind::Completed | StateKind::Released => false,
+        };
+        !states.is_empty() && states.iter().all(is_known)
+    }
+
+    fn in_flight_after(&self, after: Option<RecordId>) -> BTreeMap<RecordId, Record> {
+        let follows = self.in_flight.iter().filter(|(id, _)| after.is_none_or(|after| **id > after));
+        follows.map(|(id, stored)| (*id, stored.record.clone())).collect()
     }
 
     /// The records that follow `after`, and up to where they are complete; `None` when they are all.
@@ -85,9 +108,13 @@ impl Segment {
             Index::Sealed(sealed) => self.sealed_ids(sealed, after, most)?,
         };
         ids.retain(|(id, _)| after.is_none_or(|after| *id > after));
-        ids.sort_unstable_by_key(|(id, _)| *id);
         let more = ids.len() > most;
-        ids.truncate(most);
+        if more {
+            // An open segment is not sorted, and may be large: only what is asked for is.
+            ids.select_nth_unstable_by_key(most, |(id, _)| *id);
+            ids.truncate(most);
+        }
+        ids.sort_unstable_by_key(|(id, _)| *id);
         Ok(Run { ids, more })
     }
 
