@@ -198,16 +198,23 @@ impl Catalog {
     pub(crate) fn forget_expired(&mut self, now: Timestamp, most: usize) -> usize {
         let mut forgotten = 0;
         for (id, segment) in &mut self.segments {
+            if !segment.may_have_expired(now) {
+                continue;
+            }
             let Index::Open(slots) = &mut segment.index else { continue };
             let counts = self.counts.entry(*id).or_default();
+            let mut first: Option<Timestamp> = None;
             for slot in slots.values_mut() {
-                let expired = slot.expires_at.is_some_and(|at| at <= now);
-                if let Some(kind) = slot.kind.filter(|_| expired && forgotten < most) {
+                let (Some(kind), Some(at)) = (slot.kind, slot.expires_at) else { continue };
+                if at <= now && forgotten < most {
                     slot.kind = None;
                     counts[kind as usize] = counts[kind as usize].saturating_sub(1);
                     forgotten += 1;
+                } else {
+                    first = Some(first.map_or(at, |first| first.min(at)));
                 }
             }
+            segment.first_expires_at = first;
         }
         forgotten
     }
@@ -218,7 +225,8 @@ impl Catalog {
     }
 
     fn oldest_expired(&self, now: Timestamp) -> Option<Duration> {
-        let open = self.segments.values().filter_map(|segment| match &segment.index {
+        let segments = self.segments.values().filter(|segment| segment.may_have_expired(now));
+        let open = segments.filter_map(|segment| match &segment.index {
             Index::Open(slots) => Some(slots),
             Index::Sealed(_) => None,
         });
@@ -246,6 +254,9 @@ impl Catalog {
         let mut droppable = Vec::new();
         let mut segments = self.segments.iter().peekable();
         while let Some((id, segment)) = segments.next() {
+            if segment.is_going {
+                continue;
+            }
             let next = segments.peek().filter(|(next, _)| next.class == id.class);
             let until = next.map_or(u64::MAX, |(next, _)| next.seq);
             let blocked = kept.iter().any(|older| older.class == id.class || older.seq < until);
@@ -257,6 +268,18 @@ impl Catalog {
             }
         }
         droppable
+    }
+
+    /// Marks up to `most` of the droppable, the oldest first. They go in this order, and nothing is written to them any more.
+    pub(crate) fn let_go(&mut self, now: Timestamp, most: usize) -> Vec<SegmentId> {
+        let mut going = self.droppable(now);
+        going.truncate(most);
+        for id in &going {
+            if let Some(segment) = self.segments.get_mut(id) {
+                segment.is_going = true;
+            }
+        }
+        going
     }
 
     fn is_over(&self, segment: &Segment, now: Timestamp) -> bool {

@@ -6,6 +6,7 @@ mod erase;
 mod gather;
 mod group;
 mod import;
+mod remove;
 mod room;
 mod round;
 mod seal;
@@ -30,6 +31,7 @@ use crate::recovery;
 use crate::segment::SegmentId;
 use crate::shared::{Job, Shared};
 
+pub(crate) use remove::{Chore, Remover};
 pub(crate) use room::give_back;
 pub(crate) use round::Reply;
 pub(crate) use seal::Sealer;
@@ -93,6 +95,8 @@ pub(crate) struct Committer {
     shared: Arc<Shared>,
     /// Segments to seal.
     to_seal: Sender<SegmentId>,
+    /// Segments to remove.
+    chores: Sender<Chore>,
     /// Grants of this boot so far.
     fences: u64,
     /// Whether the last group has no mark behind it yet.
@@ -100,8 +104,8 @@ pub(crate) struct Committer {
 }
 
 impl Committer {
-    pub(crate) fn new(shared: Arc<Shared>, to_seal: Sender<SegmentId>) -> Self {
-        Self { shared, to_seal, fences: 0, unmarked: false }
+    pub(crate) fn new(shared: Arc<Shared>, to_seal: Sender<SegmentId>, chores: Sender<Chore>) -> Self {
+        Self { shared, to_seal, chores, fences: 0, unmarked: false }
     }
 
     /// Works until the store is closed.
@@ -138,8 +142,7 @@ impl Committer {
                 Job::Sweep(budget, reply) => {
                     // A sweep writes and drops on its own: it must not see what is not durable yet.
                     self.finish(group, waiting, jobs);
-                    let swept = self.sweep(budget);
-                    drop(reply.send(swept));
+                    self.sweep(budget, reply);
                     return;
                 }
                 Job::Import(records, reply) => {

@@ -19,7 +19,7 @@ use onlyonce_core::{Clock, Fence, Record, RecordId, Secret, Store, StoreError, S
 use tokio::sync::oneshot;
 
 use crate::catalog::Version;
-use crate::committer::{self, Committer, Reply, Sealer};
+use crate::committer::{self, Committer, Remover, Reply, Sealer};
 use crate::io::{Disk, RealDisk};
 use crate::meta::Meta;
 use crate::options::{Options, Sync};
@@ -77,11 +77,14 @@ impl EmbeddedStore {
             // Both ends are here: it cannot fail.
             let _ = to_seal.send(segment);
         }
-        let committer = Committer::new(Arc::clone(&shared), to_seal);
+        let (chores, removing) = mpsc::channel();
+        let committer = Committer::new(Arc::clone(&shared), to_seal, chores);
         let sealer = Sealer::new(Arc::clone(&shared), sealing);
+        let remover = Remover::new(Arc::clone(&shared), removing);
         let threads = vec![
             spawn("onlyonce-commit", move || committer.run())?,
             spawn("onlyonce-seal", move || sealer.run())?,
+            spawn("onlyonce-remove", move || remover.run())?,
         ];
         Ok(Self { shared, threads: Mutex::new(threads), _tenure: tenure })
     }

@@ -70,6 +70,10 @@ pub(crate) struct Segment {
     pub(crate) expires_at: Timestamp,
     /// Whether entries were lost whose keys are unknown. Until they must have expired, no absence can be believed.
     pub(crate) lost_some: bool,
+    /// No record in it that still counts expires before; `None` while none does.
+    pub(crate) first_expires_at: Option<Timestamp>,
+    /// Whether it is about to be removed.
+    pub(crate) is_going: bool,
     /// When it last took in an entry.
     pub(crate) changed_at: Version,
     pub(crate) index: Index,
@@ -95,6 +99,8 @@ impl Segment {
             started_at,
             expires_at: started_at,
             lost_some: false,
+            first_expires_at: None,
+            is_going: false,
             changed_at: Version::default(),
             index: Index::Open(ById::default()),
         }
@@ -125,11 +131,17 @@ impl Segment {
         }
     }
 
+    /// Whether records that still count may have expired. Most segments are spared a look at each of theirs by this.
+    pub(crate) fn may_have_expired(&self, now: Timestamp) -> bool {
+        self.first_expires_at.is_some_and(|first| first <= now)
+    }
+
     /// Notes that the last entry of `id` here is the one at `offset`.
     pub(crate) fn note(&mut self, id: RecordId, offset: u32, record: Option<&Record>) {
         let expires_at = record.and_then(Record::expires_at);
         self.expires_at = self.expires_at.max(expires_at.unwrap_or_default());
         if let Index::Open(slots) = &mut self.index {
+            self.first_expires_at = [self.first_expires_at, expires_at].into_iter().flatten().min();
             slots.insert(id, Slot { offset, kind: record.map(Record::kind), expires_at });
         }
     }

@@ -79,6 +79,11 @@ impl Masters {
         }
     }
 
+    /// Whether keys that go together may have to be asked for one by one.
+    pub(crate) const fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     /// Every server.
     pub(crate) fn all(&self) -> Vec<Arc<Node>> {
         match self {

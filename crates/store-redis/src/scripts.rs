@@ -212,9 +212,17 @@ impl Scripts {
 
     /// A call of `script` on `key`, to which its arguments are added.
     pub(crate) fn call(&self, script: Script, key: &[u8]) -> Cmd {
+        self.call_on(script, &[key])
+    }
+
+    /// A call of `script` on keys of one server, and in a cluster of one slot.
+    pub(crate) fn call_on(&self, script: Script, keys: &[impl AsRef<[u8]>]) -> Cmd {
         let mut call = cmd("EVALSHA");
         let hash = self.hashes.get(script as usize).and_then(OnceLock::get).map_or("", String::as_str);
-        call.arg(hash).arg(1).arg(key);
+        call.arg(hash).arg(keys.len());
+        for key in keys {
+            call.arg(key.as_ref());
+        }
         call
     }
 }

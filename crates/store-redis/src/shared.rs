@@ -94,7 +94,17 @@ impl Shared {
 
     /// A call of a script about a record: `arguments` adds its arguments, and the time comes last where a test sends it.
     pub(crate) fn call(&self, script: Script, key: &[u8], arguments: impl FnOnce(&mut Cmd)) -> Cmd {
-        let mut call = self.scripts.call(script, key);
+        self.call_on(script, &[key], arguments)
+    }
+
+    /// The same on several keys, where the script takes them.
+    pub(crate) fn call_on(
+        &self,
+        script: Script,
+        keys: &[impl AsRef<[u8]>],
+        arguments: impl FnOnce(&mut Cmd),
+    ) -> Cmd {
+        let mut call = self.scripts.call_on(script, keys);
         arguments(&mut call);
         #[cfg(feature = "testkit")]
         if let Some(clock) = &self.test_clock {

@@ -47,7 +47,8 @@ impl Sealer {
     /// What is to be written about a segment, copied so that the catalog is free while it is.
     fn open_segment(&self, id: SegmentId) -> Option<(Segment, Vec<(RecordId, Slot)>)> {
         let catalog = self.shared.catalog();
-        let segment = catalog.segments.get(&id).filter(|_| !catalog.is_active(id))?;
+        let segment =
+            catalog.segments.get(&id).filter(|segment| !catalog.is_active(id) && !segment.is_going)?;
         let Index::Open(slots) = &segment.index else { return None };
         let slots = slots.iter().map(|(id, slot)| (*id, *slot)).collect();
         let mut facts = Segment::new(id, Arc::clone(&segment.file), segment.started_at);

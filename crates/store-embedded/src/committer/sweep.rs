@@ -1,39 +1,61 @@
 //! Clean-up: what has lapsed becomes unknown, what has expired is no longer counted, and whole segments go.
 
-use std::io;
+use std::sync::{Arc, mpsc};
 
 use onlyonce_core::StoreError;
 use onlyonce_core::store::{SweepBudget, Swept};
 use onlyonce_core::transition::{Answer, Command, Sweep, SweepAnswer};
+use tokio::sync::oneshot;
 
 use super::group::Group;
+use super::remove::Chore;
 use super::{Committer, Uncommitted};
-use crate::io::failed_sync;
 
 /// How many lapsed records are written together.
 const LAPSED_TOGETHER: usize = 64;
-/// How many segments go in one sweep: to unlink a large file takes as long as some commits, and those wait for it. On a
-/// full disk all of them go, because everybody waits for that.
+/// How many segments go in one sweep: to unlink a large file keeps the disk as busy as some commits do. On a full disk all of
+/// them go, because everybody waits for that.
 const SEGMENTS_TOGETHER: usize = 1;
 
 impl Committer {
-    pub(super) fn sweep(&mut self, budget: SweepBudget) -> Result<Swept, StoreError> {
+    /// Sweeps, and answers when what goes is gone.
+    pub(super) fn sweep(&mut self, budget: SweepBudget, reply: oneshot::Sender<Result<Swept, StoreError>>) {
+        match self.sweep_some(budget) {
+            Ok((mut swept, segments)) if segments > 0 => {
+                let shared = Arc::clone(&self.shared);
+                let tell = move |gone| {
+                    swept.dropped += gone;
+                    drop(reply.send(shared.check().map(|()| swept)));
+                };
+                let _ = self.chores.send(Chore::Tell(Box::new(tell)));
+            }
+            swept => drop(reply.send(swept.map(|(swept, _)| swept))),
+        }
+    }
+
+    /// What was swept, and how many segments are about to go.
+    fn sweep_some(&mut self, budget: SweepBudget) -> Result<(Swept, usize), StoreError> {
         self.shared.check()?;
         let now = self.shared.clock.now();
+        let mut swept = Swept::default();
         // ORDER: what frees room first, what needs room after it: a full disk must be able to get well.
-        let mut swept = Swept { dropped: self.drop_segments()?, ..Swept::default() };
+        let mut going = self.drop_segments();
+        if self.shared.is_full() {
+            (swept.dropped, going) = (self.wait_for_removal(), 0);
+            self.shared.check()?;
+        }
         self.look_for_room();
         swept.made_unknown = self.sweep_lapsed(budget.get())?;
         let left = budget.get() - swept.made_unknown;
         swept.removed = self.shared.catalog_mut().forget_expired(now, left);
         if self.copy_forward(left)? {
-            swept.dropped += self.drop_segments()?;
+            going += self.drop_segments();
         }
         let catalog = self.shared.catalog();
         swept.more = catalog.has_expired(now)
             || !catalog.lapsed(now, 1).is_empty()
             || !catalog.droppable(now).is_empty();
-        Ok(swept)
+        Ok((swept, going))
     }
 
     /// Makes up to `most` of what has lapsed unknown, and fewer together where there is no room for many.
@@ -79,33 +101,28 @@ impl Committer {
         }
     }
 
-    /// Unlinks segments in which everything has expired, the oldest first.
-    fn drop_segments(&mut self) -> Result<usize, StoreError> {
-        let dropped = self.drop_expired();
-        dropped.map_err(|error| self.shared.poison("dropping expired segments", &error))
-    }
-
-    fn drop_expired(&mut self) -> io::Result<usize> {
+    /// Lets segments go in which everything has expired, the oldest first. Answers how many.
+    fn drop_segments(&mut self) -> usize {
         let now = self.shared.clock.now();
         for segment in self.shared.catalog_mut().retire_idle(now) {
             let _ = self.to_seal.send(segment);
         }
-        let mut dropped = 0;
         let most = if self.shared.is_full() { usize::MAX } else { SEGMENTS_TOGETHER };
-        let droppable = self.shared.catalog().droppable(now);
-        for id in droppable.into_iter().take(most) {
-            let Some((segment, records)) = self.shared.catalog_mut().drop_segment(id) else { continue };
-            dropped += usize::try_from(records).unwrap_or(usize::MAX);
-            // ORDER: an older segment is gone for good before a newer one goes, or its entries would come back.
-            self.shared.in_folder(|disk| {
-                disk.remove(&segment.name())?;
-                match disk.remove(&segment.index_name()) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                    _ => {}
-                }
-                disk.sync_folder().map_err(failed_sync)
-            })?;
+        let going = self.shared.catalog_mut().let_go(now, most);
+        for id in &going {
+            // A remover that is gone leaves the segment to the next start.
+            let _ = self.chores.send(Chore::Remove(*id));
         }
-        Ok(dropped)
+        going.len()
+    }
+
+    /// Waits until everything is gone that was let go. Answers how many records that were.
+    fn wait_for_removal(&self) -> usize {
+        let (told, gone) = mpsc::channel();
+        let tell = move |records| {
+            let _ = told.send(records);
+        };
+        let _ = self.chores.send(Chore::Tell(Box::new(tell)));
+        gone.recv().unwrap_or_default()
     }
 }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use onlyonce_core::store::{SweepBudget, Swept};
 use onlyonce_core::{Clock as _, RecordId, StoreError, Timestamp};
+use redis::{Cmd, Value};
 use tokio::sync::Mutex;
 
 use super::{DOING, STEP_KEYS, TOGETHER};
 use crate::asked::Told;
+use crate::error;
 use crate::node::Node;
 use crate::scripts::Script;
 use crate::store::RedisStore;
@@ -68,18 +70,7 @@ impl RedisStore {
             // No more than can be swept: the rest would be looked at again by the next call.
             let step = self.step_of(node, under_way.cursor, left.clamp(TOGETHER, STEP_KEYS)).await?;
             keys += step.keys;
-            let heads = self.peek(&step.ids).await?;
-            let mut due: Vec<_> = heads
-                .into_iter()
-                .filter(|(_, head)| head.record.due_at() <= head.now)
-                .map(|(id, _)| id)
-                .collect();
-            let is_too_much = due.len() > left;
-            due.truncate(left);
-            for some in due.chunks(TOGETHER) {
-                self.sweep_each(some, &mut swept).await?;
-            }
-            if is_too_much {
+            if !self.sweep_each(&step.ids, budget, &mut swept).await? {
                 // The rest of this step is found again by the next call.
                 swept.more = true;
                 break;
@@ -92,10 +83,51 @@ impl RedisStore {
         Ok(swept)
     }
 
-    async fn sweep_each(&self, due: &[RecordId], swept: &mut Swept) -> Result<(), StoreError> {
-        let calls: Vec<_> = due.iter().map(|id| self.read_call(Script::Sweep, id, &[])).collect();
-        for (id, value) in due.iter().zip(self.masters.run_packed(&calls, DOING).await) {
-            match Told::new(value?, DOING).map(|(code, _)| code) {
+    /// Sweeps those of `ids` that are due. Answers whether the budget was enough for all of them.
+    async fn sweep_each(
+        &self,
+        ids: &[RecordId],
+        budget: SweepBudget,
+        swept: &mut Swept,
+    ) -> Result<bool, StoreError> {
+        let mut rest = ids;
+        while !rest.is_empty() {
+            let left = budget.get() - swept.removed - swept.made_unknown;
+            if left == 0 {
+                return Ok(false);
+            }
+            // In a cluster each key is asked about on its own, as the servers want it, and no more of them than may be touched.
+            let together = if self.masters.is_cluster() { TOGETHER.min(left) } else { TOGETHER };
+            let (some, others) = rest.split_at(together.min(rest.len()));
+            let each = if self.masters.is_cluster() { 1 } else { some.len() };
+            let calls: Vec<_> = some.chunks(each).map(|ids| self.sweep_call(ids, left)).collect();
+            let answers = self.masters.run_packed(&calls, DOING).await;
+            let mut answered = 0;
+            for (ids, value) in some.chunks(each).zip(answers) {
+                answered += self.take_codes(ids, value?, swept)?;
+            }
+            rest = if answered < some.len() { &rest[answered..] } else { others };
+        }
+        Ok(true)
+    }
+
+    fn sweep_call(&self, ids: &[RecordId], most: usize) -> (Vec<u8>, Cmd) {
+        let keys: Vec<_> = ids.iter().map(|id| self.shared.key_of(id)).collect();
+        let call = self.shared.call_on(Script::Sweep, &keys, |call| {
+            call.arg(most);
+        });
+        (keys.into_iter().next().unwrap_or_default(), call)
+    }
+
+    /// Takes in what became of each. Answers how many were looked at.
+    fn take_codes(&self, ids: &[RecordId], codes: Value, swept: &mut Swept) -> Result<usize, StoreError> {
+        let codes = match codes {
+            Value::Array(codes) if !codes.is_empty() => codes,
+            other => return Err(error::unexpected(&other, DOING)),
+        };
+        let answered = codes.len().min(ids.len());
+        for (id, code) in ids.iter().zip(codes) {
+            match Told::new(code, DOING).map(|(code, _)| code) {
                 Ok(1) => swept.removed += 1,
                 Ok(2) => swept.made_unknown += 1,
                 Ok(_) => continue,
@@ -106,7 +138,7 @@ impl RedisStore {
             }
             self.shared.watches.wake(id);
         }
-        Ok(())
+        Ok(answered)
     }
 
     /// Whether this process may begin a pass; others may after `pause`.
