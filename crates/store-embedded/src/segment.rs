@@ -131,9 +131,10 @@ impl Segment {
         }
     }
 
-    /// Whether records that still count may have expired. Most segments are spared a look at each of theirs by this.
+    /// Whether records may have expired that still count and do not go with the segment. Most segments are spared a look at
+    /// each of theirs by this.
     pub(crate) fn may_have_expired(&self, now: Timestamp) -> bool {
-        self.first_expires_at.is_some_and(|first| first <= now)
+        !self.is_going && self.first_expires_at.is_some_and(|first| first <= now)
     }
 
     /// Notes that the last entry of `id` here is the one at `offset`.

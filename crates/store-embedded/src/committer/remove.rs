@@ -47,17 +47,20 @@ impl Remover {
 
     /// Answers how many records went with it.
     fn remove(&self, id: SegmentId) -> io::Result<usize> {
+        if self.shared.check().is_err() {
+            // Nobody knows what the disk holds: nothing is taken from it.
+            return Ok(0);
+        }
         let names =
             self.shared.catalog().segments.get(&id).map(|segment| (segment.name(), segment.index_name()));
         let Some((name, index_name)) = names else { return Ok(0) };
-        self.shared.in_folder(|disk| {
-            disk.remove(&name)?;
-            match disk.remove(&index_name) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-            disk.sync_folder().map_err(failed_sync)
-        })?;
+        // Others may begin a segment meanwhile, and wait for no more than the sync.
+        self.shared.disk.remove(&name)?;
+        match self.shared.disk.remove(&index_name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.shared.in_folder(|disk| disk.sync_folder().map_err(failed_sync))?;
         // Its file is closed, and its blocks are freed, when nobody waits for the catalog.
         let gone = self.shared.catalog_mut().drop_segment(id);
         Ok(gone.map_or(0, |(_, records)| usize::try_from(records).unwrap_or(usize::MAX)))

@@ -120,9 +120,14 @@ struct State {
     struck: Option<Struck>,
     syncs: usize,
     writes: usize,
-    /// Whether whoever seals has to wait, and whether it does.
-    sealing: Gate,
+    /// Whether a thread has to wait, and whether it does.
+    gate: Gate,
+    /// Which.
+    held_up: &'static str,
 }
+
+/// The thread that writes indexes.
+const SEALER: &str = "onlyonce-seal";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Gate {
@@ -189,8 +194,29 @@ impl SimDisk {
 
     /// Makes whoever seals a segment wait before it creates the index, until what is answered goes.
     pub(crate) fn hold_up_sealing(&self) -> HeldUp<'_> {
-        self.state().sealing = Gate::Closed;
+        self.hold_up(SEALER)
+    }
+
+    /// Makes whoever removes segments wait before it does, until what is answered goes.
+    pub(crate) fn hold_up_removing(&self) -> HeldUp<'_> {
+        self.hold_up("onlyonce-remove")
+    }
+
+    fn hold_up(&self, thread: &'static str) -> HeldUp<'_> {
+        let mut state = self.state();
+        (state.gate, state.held_up) = (Gate::Closed, thread);
         HeldUp(self)
+    }
+
+    /// Waits for as long as this thread is held up.
+    fn pass_gate(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        while state.gate != Gate::Open && std::thread::current().name() == Some(state.held_up) {
+            state.gate = Gate::Waited;
+            self.changed.notify_all();
+            state = self.changed.wait(state).unwrap();
+        }
+        state
     }
 
     /// Where the fault struck, if it did.
@@ -249,20 +275,20 @@ impl SimDisk {
     }
 }
 
-/// Whoever seals has to wait while this is there.
+/// A thread has to wait while this is there.
 pub(crate) struct HeldUp<'d>(&'d SimDisk);
 
 impl HeldUp<'_> {
     /// Waits until someone waits.
     pub(crate) fn is_felt(&self) {
         let SimDisk { changed, .. } = self.0;
-        drop(changed.wait_while(self.0.state(), |state| state.sealing != Gate::Waited).unwrap());
+        drop(changed.wait_while(self.0.state(), |state| state.gate != Gate::Waited).unwrap());
     }
 }
 
 impl Drop for HeldUp<'_> {
     fn drop(&mut self) {
-        self.0.state().sealing = Gate::Open;
+        self.0.state().gate = Gate::Open;
         self.0.changed.notify_all();
     }
 }
@@ -308,7 +334,7 @@ impl State {
         *count += 1;
         let fault = self.fault.filter(|fault| fault.on == on && fault.nth == nth)?;
         let name = self.names.iter().find(|(_, named)| Some(**named) == file).map(|(name, _)| name.clone());
-        self.struck = Some(Struck { name, sealing: seals() });
+        self.struck = Some(Struck { name, sealing: std::thread::current().name() == Some(SEALER) });
         Some(fault.trouble)
     }
 
@@ -323,11 +349,6 @@ impl State {
     }
 }
 
-/// Whether this is the thread that writes indexes.
-fn seals() -> bool {
-    std::thread::current().name() == Some("onlyonce-seal")
-}
-
 /// Writes `bytes` at `offset`, with zeros before it if the file is shorter.
 fn put(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     let end = offset + bytes.len();
@@ -337,12 +358,7 @@ fn put(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
 
 impl Disk for SimDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let mut state = self.state();
-        while seals() && state.sealing != Gate::Open {
-            state.sealing = Gate::Waited;
-            self.changed.notify_all();
-            state = self.changed.wait(state).unwrap();
-        }
+        let mut state = self.pass_gate();
         if state.names.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -361,7 +377,7 @@ impl Disk for SimDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.pass_gate();
         state.file(name)?;
         state.apply(Op::Remove { name: name.to_owned() });
         Ok(())

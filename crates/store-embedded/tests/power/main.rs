@@ -16,5 +16,6 @@ mod full;
 mod golden;
 mod outcomes;
 mod sealing;
+mod removing;
 mod stage;
 mod erasing;
