@@ -15,13 +15,12 @@ mod state;
 use std::convert::Infallible;
 use std::fmt;
 use std::ops::ControlFlow;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use self::election::{Election, Office, Standing};
+use self::election::{Election, Office, Standing, is_unreadable};
 use self::growth::Growth;
 use self::pace::{Pace, jittered};
 use self::quiet::Quiet;
@@ -41,8 +40,12 @@ const COUNT_EVERY: Duration = Duration::from_secs(15);
 const TELL_EVERY: Duration = Duration::from_mins(1);
 /// How long the store may take to answer. A batch that takes longer is taken for one that failed.
 const STORE_WITHIN: Duration = Duration::from_secs(30);
-/// How long a process that ends waits for the batch under way. After that the lease has to do.
-const LEAVE_WITHIN: Duration = Duration::from_secs(10);
+/// How long a process that ends waits for the batch under way, and to give up its grant. After that the lease has to do.
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+/// How many batches are swept between two looks at an office that nobody can read.
+const UNELECTED_BATCHES: u64 = 20;
+/// How long a count is believed that cannot be had again.
+const COUNT_BELIEVED_FOR: Duration = Duration::from_mins(5);
 
 /// How a store is swept. Start from the default and change what differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +108,8 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     fn failed(&self, error: &StoreError);
     /// It was counted how much is stored.
     fn counted(&self, stats: &Stats, growth: &Growth);
+    /// It could not be counted.
+    fn uncounted(&self, error: &StoreError);
 }
 
 /// Nobody looks.
@@ -116,6 +121,7 @@ impl Observer for Unseen {
     fn swept(&self, _: &Swept, _: Duration, _: &SweepState) {}
     fn failed(&self, _: &StoreError) {}
     fn counted(&self, _: &Stats, _: &Growth) {}
+    fn uncounted(&self, _: &StoreError) {}
 }
 
 /// Sweeps one store, whenever it is this process's turn.
@@ -177,74 +183,77 @@ impl Sweeper {
         self.sweeping.clone()
     }
 
-    /// Sweeps until `stop` resolves, then gives the election up for another.
+    /// Sweeps until `stop` resolves, then gives the election up for another. Returns within 5 s, whatever the store does:
+    /// after that the grant is left to its lease.
     pub async fn run_until(self, stop: impl Future<Output = ()>) {
+        let told = CancellationToken::new();
+        let out_of_patience = async {
+            stop.await;
+            told.cancel();
+            self.clock.sleep(LEAVE_WITHIN).await;
+        };
         tokio::select! {
             biased;
-            () = self.take_turns(stop) => {}
+            () = self.take_turns(&told) => {}
+            () = out_of_patience => {
+                tracing::warn!(waited = ?LEAVE_WITHIN, "sweeping did not end in time: its grant is left to its lease");
+            }
             never = self.count_for_ever() => match never {},
         }
     }
 
-    async fn take_turns(&self, stop: impl Future<Output = ()>) {
-        let mut stop = pin!(stop);
+    async fn take_turns(&self, stop: &CancellationToken) {
         if !self.plan.enabled {
-            return stop.await;
+            return stop.cancelled().await;
         }
         let mut wait = jittered(self.plan.every.min(self.plan.lease.get() / 3));
         loop {
-            tokio::select! {
-                biased;
-                () = &mut stop => return,
-                () = self.clock.sleep(wait) => {}
+            self.rest(wait, stop).await;
+            if stop.is_cancelled() {
+                return;
             }
             wait = self.plan.looks_again_after();
             // Not cut short by a stop: a grant that nobody knows of would keep everybody away.
             match self.within(self.election.stand()).await {
                 Ok(Standing::Elected(office)) => {
-                    if self.serve(office, &mut stop).await {
+                    if self.serve(office, stop).await {
                         return;
                     }
                 }
                 Ok(Standing::Taken(_)) => {}
+                // Whatever the hour: a store that is full takes no grant, and only sweeping makes room for one. That
+                // several may do so at once costs them time and nothing else: a sweep removes only what has expired.
                 Err(error) if error.kind() == StoreErrorKind::Full => {
                     tracing::warn!(%error, "no office can be had in a full store: sweeping without one");
                     // What failed was told, and is tried again.
-                    let _ = self.make_room(Some(1), |_| ControlFlow::Continue(())).await;
+                    let _ = self.pass(Some(1), stop, |_| ControlFlow::Continue(())).await;
                     wait = jittered(self.plan.every);
                 }
-                Err(error) => self.failed(&error, "standing for election to sweep"),
+                Err(error) => {
+                    self.failed(&error, "standing for election to sweep");
+                    // Nobody holds an office that nobody can read, and nobody ever will.
+                    if is_unreadable(&error) && self.is_right_hour() {
+                        let _ = self.pass(Some(UNELECTED_BATCHES), stop, |_| ControlFlow::Continue(())).await;
+                    }
+                }
             }
         }
     }
 
-    /// Sweeps a store that is full, whatever the hour. It takes no grant, and only sweeping makes room for one. That several
-    /// may do so at once costs them time and nothing else: a sweep removes only what has expired.
-    async fn make_room(
-        &self,
-        batches: Option<u64>,
-        told: impl FnMut(&Swept) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        self.pass(Some(batches.unwrap_or(u64::MAX)), &CancellationToken::new(), told).await
-    }
-
     /// Sweeps for as long as the office lasts. Answers whether it was told to stop.
-    async fn serve(&self, mut office: Office, stop: impl Future<Output = ()>) -> bool {
+    async fn serve(&self, mut office: Office, stop: &CancellationToken) -> bool {
         let fence = office.fence();
         tracing::info!(%fence, "this process sweeps the store");
+        if office.is_spare() {
+            tracing::warn!("{}", state::SPARE_OFFICE);
+        }
+        self.sweeping.note_spare(office.is_spare());
         self.note_elected(Some(fence));
-        let told = CancellationToken::new();
-        let telling = async {
-            stop.await;
-            told.cancel();
-            self.clock.sleep(LEAVE_WITHIN).await;
-        };
         // ORDER: the batch under way ends before the office does, or the next one would begin beside it.
         let stopped = tokio::select! {
             biased;
             () = self.election.keep(&mut office) => false,
-            () = self.sweep_until(&told) => true,
-            () = telling => true,
+            () = self.sweep_until(stop) => true,
         };
         self.note_elected(None);
         if stopped {
@@ -252,7 +261,7 @@ impl Sweeper {
         } else {
             tracing::warn!(%fence, "the grant to sweep was lost: another process takes over");
         }
-        stopped || told.is_cancelled()
+        stopped || stop.is_cancelled()
     }
 
     /// Pass after pass. Ends between two batches.
@@ -281,6 +290,7 @@ impl Sweeper {
     ) -> Result<Ended, StoreError> {
         let standing = self.within(self.election.stand()).await;
         let (mut all, never) = (Swept::default(), CancellationToken::new());
+        let batches = Some(batches.unwrap_or(u64::MAX));
         let sum = |swept: &Swept| {
             all.removed += swept.removed;
             all.dropped += swept.dropped;
@@ -291,8 +301,8 @@ impl Sweeper {
         let mut office = match standing {
             Ok(Standing::Elected(office)) => office,
             Ok(Standing::Taken(taken)) => return Ok(Ended::Taken(taken)),
-            Err(error) if error.kind() == StoreErrorKind::Full => {
-                self.make_room(batches, sum).await?;
+            Err(error) if error.kind() == StoreErrorKind::Full || is_unreadable(&error) => {
+                self.pass(batches, &never, sum).await?;
                 return Ok(Ended::Swept(all));
             }
             Err(error) => return Err(error),
@@ -301,7 +311,7 @@ impl Sweeper {
         let ended = tokio::select! {
             biased;
             () = self.election.keep(&mut office) => None,
-            ended = self.pass(Some(batches.unwrap_or(u64::MAX)), &never, sum) => Some(ended),
+            ended = self.pass(batches, &never, sum) => Some(ended),
         };
         self.note_elected(None);
         let Some(ended) = ended else { return Ok(Ended::Lost(all)) };
@@ -354,6 +364,7 @@ impl Sweeper {
         let every = if self.growth.is_bounded() { COUNT_EVERY } else { TELL_EVERY };
         // What was full before this process began is full now.
         let mut wait = if self.growth.is_bounded() { Duration::ZERO } else { jittered(every) };
+        let mut counted_at = self.clock.now();
         loop {
             self.clock.sleep(wait).await;
             wait = jittered(every);
@@ -362,11 +373,18 @@ impl Sweeper {
             }
             match self.within(house::count_callers(&*self.store)).await {
                 Ok(stats) => {
+                    counted_at = self.clock.now();
                     self.growth.counted(&stats);
                     self.sweeping.note_counted(&stats);
                     self.observer.counted(&stats, &self.growth);
                 }
-                Err(error) => tracing::debug!(%error, "how much is stored could not be counted"),
+                Err(error) => {
+                    tracing::debug!(%error, "how much is stored could not be counted");
+                    if counted_at.until(self.clock.now()) >= COUNT_BELIEVED_FOR {
+                        self.growth.doubt();
+                    }
+                    self.observer.uncounted(&error);
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onlyonce_core::transition::{ClaimAnswer, UnknownPolicy};
-use onlyonce_core::{MemoryLimits, MemoryStore, Store, StoreErrorKind};
+use onlyonce_core::{MemoryLimits, MemoryStore, RecordId, Store, StoreErrorKind, house};
 use onlyonce_testkit::fixture::RETENTION;
 use onlyonce_testkit::{Clocked, ManualClock, Scene, run};
 
@@ -127,5 +127,26 @@ fn expired_records_make_room_for_a_whole_batch() {
             scenes.iter().map(|scene| scene.claim_of(scene.owner(), UnknownPolicy::Hold)).collect();
         let answers = scenes[0].store().claim_many(&claims).await.unwrap();
         assert!(answers.iter().all(|answer| matches!(answer, Ok(ClaimAnswer::Granted(_)))));
+    });
+}
+
+#[test]
+fn who_sweeps_takes_no_callers_place_and_is_refused_by_no_bound() {
+    run(async {
+        let fixture = bounded(MemoryLimits { records_max: 1, ..MemoryLimits::default() });
+        let scene = |id| {
+            let mut scene = Scene::new(&fixture);
+            scene.id = id;
+            scene
+        };
+        scene(house::SWEEP).granted().await;
+        Scene::new(&fixture).granted().await;
+        let (full, stranger) = (Scene::new(&fixture), scene(RecordId::from_bytes([0; 32])));
+        for refused in [full, stranger] {
+            let claim = refused.claim_of(refused.owner(), UnknownPolicy::Hold);
+            let error = refused.store().claim(&claim).await.expect_err("it is full");
+            assert_eq!(error.kind(), StoreErrorKind::Full);
+        }
+        scene(house::SWEEP_SPARE).granted().await;
     });
 }

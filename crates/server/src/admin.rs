@@ -37,7 +37,6 @@ use tokio_util::task::TaskTracker;
 
 pub use self::client::{AdminClient, CallError, EventStream, ServerEvent};
 use self::health::Counted;
-use self::overview::SweptBefore;
 use crate::body::OnItsWay;
 use crate::config::AdminSettings;
 use crate::listen::{Answers, Connection, Door, ListenAddress};
@@ -95,7 +94,6 @@ pub(crate) struct Admin {
     /// Cancelled once nobody is answered any more.
     closing: CancellationToken,
     counted: Mutex<Counted>,
-    swept: Mutex<SweptBefore>,
     commands: Arc<Semaphore>,
     questions: Arc<Semaphore>,
     looking_on: Arc<Semaphore>,
@@ -126,7 +124,6 @@ impl AdminDoor {
             stopping: CancellationToken::new(),
             closing: CancellationToken::new(),
             counted: Mutex::default(),
-            swept: Mutex::default(),
             commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
             questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
             looking_on: Arc::new(Semaphore::new(LOOKING_ON_MAX)),

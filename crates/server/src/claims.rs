@@ -30,6 +30,7 @@ use self::tokens::Tokens;
 use crate::admin::{self, AdminDoor, Showing};
 use crate::config::{ServeSettings, Sources};
 use crate::listen::{Door, ListenAddress};
+use crate::metrics::StoreFigures;
 use crate::refusal;
 use crate::sidecar::{self, Signals, StartError, StopTwice, metrics};
 use crate::store::Tiers;
@@ -80,14 +81,17 @@ impl Claims {
             .map_err(|source| StartError::Listen { address: settings.door.listen.clone(), source })?;
         let sweepers: Vec<_> = namespaces
             .grounds()
-            .map(|(engine, growth)| sweeper(engine, &settings.store, growth, metrics.as_ref()))
+            .map(|(name, engine, growth)| {
+                let figures = metrics.as_ref().map(|metrics| StoreFigures::new(metrics, Some(name)));
+                sweeper(engine, &settings.store, growth, figures)
+            })
             .collect();
         let (said, shown) = (json!({ "promise": promise }), config.show());
         let ground = admin::Ground {
             command: "serve",
             engines: namespaces
                 .grounds()
-                .map(|(engine, _)| engine.clone())
+                .map(|(_, engine, _)| engine.clone())
                 .zip(tiers.iter().cloned())
                 .collect(),
             places: namespaces.places(),
@@ -138,7 +142,7 @@ impl Claims {
 
     async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
         let Self { settings, tiers, front, mut door, admin, namespaces, sweepers, .. } = self;
-        let sweeping: Vec<_> = sweepers.into_iter().map(AtWork::begin).collect();
+        let sweeping = AtWork::begin(sweepers);
         let showing = Showing::begin(admin);
         tokio::select! {
             () = door.accept() => {}
@@ -156,9 +160,7 @@ impl Claims {
         door.cut().await;
         // ORDER: commands whose caller is gone go on to their end before the store is closed.
         front.finish(settings.drain_within).await;
-        for at_work in sweeping {
-            at_work.end().await;
-        }
+        sweeping.end().await;
         // ORDER: last, so that whoever asks while it ends is told that it does.
         showing.end().await;
         tiers.iter().for_each(Tiers::log);

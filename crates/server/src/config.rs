@@ -75,11 +75,10 @@ impl Sources {
         let (environment, unknown) = layers::read_environment(self.environment.iter().cloned())?;
         layers.lay(&environment, Origin::Environment)?;
         layers.lay(&self.flags, Origin::Flag)?;
-        Ok(Config {
-            merged: layers.finish()?,
-            origins: layers.origins,
-            warnings: unknown.iter().map(|name| layers::about_unknown(name)).collect(),
-        })
+        let merged = layers.finish()?;
+        let warnings = unknown.iter().map(|name| layers::about_unknown(name));
+        let warnings = warnings.chain(sweep::about_nobody(&merged)).collect();
+        Ok(Config { merged, origins: layers.origins, warnings })
     }
 }
 

@@ -25,7 +25,7 @@ use serde_json::json;
 use crate::admin::{self, AdminDoor, Also, Showing};
 use crate::config::{CONNECT_WITHIN, ConfigError, ConsumeSettings, Sources, UpstreamHttp, UpstreamUrl};
 use crate::listen::ListenAddress;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, StoreFigures};
 use crate::operator::{Naming, Place};
 use crate::sidecar::{self, StartError, metrics};
 use crate::store::{self, OpenError, Tiers};
@@ -90,7 +90,8 @@ impl Bridge {
             builder = builder.observer(Arc::<Metrics>::clone(metrics));
         }
         let (consumer, tiers) = (builder.build().await?, opened.tiers);
-        let sweeper = sweeper(consumer.engine(), &settings.store, opened.growth, metrics.as_ref());
+        let figures = metrics.as_ref().map(|metrics| StoreFigures::new(metrics, None));
+        let sweeper = sweeper(consumer.engine(), &settings.store, opened.growth, figures);
         let said = json!({ "promise": promise });
         let shown = config.show();
         let name = config.consumer_name();
@@ -131,7 +132,7 @@ impl Bridge {
     /// Handles messages until `stop` resolves, then drains.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> Result<(), BridgeError> {
         let Self { consumer, tiers, sweeper, admin, .. } = self;
-        let sweeping = AtWork::begin(sweeper);
+        let sweeping = AtWork::begin([sweeper]);
         let showing = Showing::begin(admin);
         let stopping = showing.stopping();
         let stop = async move {

@@ -1,11 +1,13 @@
 //! Figures for Prometheus: what happened, how often, and how long the store took.
 //!
-//! Labels come from fixed sets and from the paths of routes: never from keys, principals or requests, so that nobody
-//! outside can make the number of series grow. There is no global recorder: two sidecars in one process count apart.
+//! Labels come from fixed sets, from the paths of routes and from the namespaces that have tokens: never from keys,
+//! principals or requests, so that nobody outside can make the number of series grow. There is no global recorder: two
+//! sidecars in one process count apart.
 
 #[cfg(test)]
 mod deployed;
 mod observed;
+mod stored;
 mod timed;
 
 use std::fmt;
@@ -17,19 +19,15 @@ use metrics_exporter_prometheus::{
     BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 use onlyonce_core::store::tiered::TierFigures;
-use onlyonce_core::store::{Stats, Swept};
-use onlyonce_core::sweeper::growth::Growth;
-use onlyonce_core::sweeper::{self, SweepState};
-use onlyonce_core::{Fence, RecordId, StoreError, observe};
+use onlyonce_core::{Fence, RecordId, observe};
 use onlyonce_http::observe as http;
 use onlyonce_inbox::Tally;
 
 use crate::events::Ring;
 
 pub(crate) use observed::Observed;
+pub(crate) use stored::StoreFigures;
 pub(crate) use timed::Timed;
-
-use crate::clock;
 
 const METADATA: Metadata<'static> = Metadata::new("onlyonce", Level::INFO, None);
 
@@ -43,7 +41,7 @@ const DUPLICATE_AGE: &str = "onlyonce_duplicate_age_ratio";
 const STORE_SECONDS: &str = "onlyonce_store_seconds";
 
 /// Everything that is counted, with its help text. The table of `docs/operating.md` is checked against it.
-pub(crate) const NAMES: [(&str, &str); 23] = [
+pub(crate) const NAMES: [(&str, &str); 24] = [
     ("onlyonce_claims_total", "Claims by their answer"),
     ("onlyonce_endings_total", "What became of grants"),
     ("onlyonce_requests_total", "Requests by route and by what the layer did with them"),
@@ -67,6 +65,7 @@ pub(crate) const NAMES: [(&str, &str); 23] = [
         "onlyonce_sweep_rows_per_second",
         "How fast the last pass that removed anything was, its pauses included",
     ),
+    ("onlyonce_store_counts_total", "Counts of what is stored by result"),
     ("onlyonce_store_used_ratio", "How much of a bound of the store is used"),
     ("onlyonce_tier_claims_total", "Claims that a tier in front of the store answered or passed on"),
     ("onlyonce_messages_total", "Deliveries by what became of them"),
@@ -140,58 +139,6 @@ impl Metrics {
     pub(crate) fn at_work(&self, running: usize, waiting: usize) {
         self.gauge("onlyonce_running", &[]).set(count(running as u64));
         self.gauge("onlyonce_waiters", &[]).set(count(waiting as u64));
-    }
-
-    /// How much is stored.
-    pub(crate) fn stored(&self, stats: &Stats) {
-        let states = [
-            ("in-flight", stats.in_flight),
-            ("completed", stats.completed),
-            ("released", stats.released),
-            ("unknown", stats.unknown),
-        ];
-        for (state, records) in states {
-            self.gauge("onlyonce_records", &[("state", state)]).set(count(records));
-        }
-        self.gauge("onlyonce_store_bytes", &[]).set(count(stats.bytes));
-        self.gauge("onlyonce_oldest_expired_seconds", &[])
-            .set(stats.oldest_expired.unwrap_or_default().as_secs_f64());
-    }
-
-    /// One sweep that succeeded, at `now` seconds since 1970.
-    pub(crate) fn swept(&self, swept: &Swept, now: f64) {
-        let parts =
-            [("removed", swept.removed), ("dropped", swept.dropped), ("made-unknown", swept.made_unknown)];
-        for (what, records) in parts {
-            self.counter("onlyonce_swept_total", &[("what", what)]).increment(records as u64);
-        }
-        self.counter("onlyonce_sweeps_total", &[("result", "ok")]).increment(1);
-        self.gauge("onlyonce_last_sweep_timestamp_seconds", &[]).set(now);
-    }
-
-    /// One sweep that failed.
-    pub(crate) fn sweep_failed(&self) {
-        self.counter("onlyonce_sweeps_total", &[("result", "failed")]).increment(1);
-    }
-
-    /// Whether this process sweeps.
-    pub(crate) fn sweeps(&self, fence: Option<Fence>) {
-        self.gauge("onlyonce_sweep_elected", &[]).set(f64::from(u8::from(fence.is_some())));
-        if let Some(fence) = fence {
-            self.gauge("onlyonce_sweep_fence", &[]).set(count(fence.get()));
-        }
-    }
-
-    /// How fast.
-    pub(crate) fn sweeps_at(&self, rows_per_second: f64) {
-        self.gauge("onlyonce_sweep_rows_per_second", &[]).set(rows_per_second);
-    }
-
-    /// How much of each bound is used.
-    pub(crate) fn grown(&self, growth: &Growth) {
-        for used in growth.used() {
-            self.gauge("onlyonce_store_used_ratio", &[("bound", used.what)]).set(used.ratio());
-        }
     }
 
     /// What a tier has been good for since the start.
@@ -269,26 +216,6 @@ impl observe::Observer for Metrics {
     }
 }
 
-impl sweeper::Observer for Metrics {
-    fn elected(&self, fence: Option<Fence>) {
-        self.sweeps(fence);
-    }
-
-    fn swept(&self, swept: &Swept, _: Duration, state: &SweepState) {
-        Self::swept(self, swept, clock::seconds_since_1970());
-        self.sweeps_at(state.rows_per_second);
-    }
-
-    fn failed(&self, _: &StoreError) {
-        self.sweep_failed();
-    }
-
-    fn counted(&self, stats: &Stats, growth: &Growth) {
-        self.stored(stats);
-        self.grown(growth);
-    }
-}
-
 impl http::Observer for Metrics {
     fn event(&self, route: &str, event: http::Event) {
         use http::Event;
@@ -310,8 +237,6 @@ impl http::Observer for Metrics {
 
 #[cfg(test)]
 mod tests {
-    use onlyonce_core::sweeper::growth::Bounds;
-
     use super::*;
 
     #[test]
@@ -357,33 +282,30 @@ mod tests {
     }
 
     /// One of everything that is counted.
-    pub(super) fn show_everything(metrics: &Metrics) {
+    pub(super) fn show_everything(metrics: &Arc<Metrics>) {
         use onlyonce_core::StoreErrorKind;
         let id = RecordId::from_bytes([7; 32]);
         for kind in [StoreErrorKind::Unavailable, StoreErrorKind::TimedOut, StoreErrorKind::Full] {
-            observe::Observer::event(metrics, &id, Fence::default(), observe::Event::StoreFailed(kind));
+            observe::Observer::event(&**metrics, &id, Fence::default(), observe::Event::StoreFailed(kind));
         }
         for event in [observe::Event::Busy, observe::Event::Abandoned, observe::Event::LeaseLost] {
-            observe::Observer::event(metrics, &id, Fence::default(), event);
+            observe::Observer::event(&**metrics, &id, Fence::default(), event);
         }
-        http::Observer::event(metrics, "/v1/*", http::Event::SteeringIgnored);
+        http::Observer::event(&**metrics, "/v1/*", http::Event::SteeringIgnored);
         metrics.answered_in("claim", "ok", Duration::from_millis(3));
         metrics.histogram(DUPLICATE_AGE, &[]).record(0.5);
         metrics.waiting(Some(1));
         metrics.messages(&Tally::default());
-        metrics.stored(&Stats::default());
         metrics.at_work(1, 2);
-        metrics.swept(&Swept::default(), 1.0);
-        metrics.sweeps(Fence::new(7));
-        metrics.sweeps_at(1.0);
-        metrics.grown(&Growth::new(Bounds { records_max: Some(1), bytes_max: Some(1) }));
-        metrics.sweep_failed();
+        for namespace in [None, Some(&"pay".into())] {
+            stored::show_everything(&StoreFigures::new(metrics, namespace));
+        }
         metrics.tier("recent", TierFigures::default());
     }
 
     #[test]
     fn nothing_is_counted_under_a_name_that_is_not_described() {
-        let metrics = Metrics::new().expect("the buckets are in order");
+        let metrics = Arc::new(Metrics::new().expect("the buckets are in order"));
         show_everything(&metrics);
         for line in metrics.render().lines().filter(|line| line.starts_with("# TYPE ")) {
             let name = line.split(' ').nth(2).expect("a name");

@@ -19,7 +19,7 @@ use crate::authorise::AuthUrl;
 use crate::config::{AdminSettings, Config, ConfigError, Settings, Sources, SyncMode};
 use crate::drain::drain;
 use crate::listen::{Door, ListenAddress};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, StoreFigures};
 use crate::operator::{Naming, Place};
 use crate::promise::Promise;
 use crate::reload::{InForce, Reload, Watching};
@@ -69,7 +69,8 @@ impl Sidecar {
         let metrics = metrics(settings.admin.is_some())?;
         let Ground { engine, remark, tiers, replicated, growth, encryption } =
             Box::pin(ground(&config, &settings, store, metrics.as_ref())).await?;
-        let sweeper = sweeper(&engine, &settings.store, growth, metrics.as_ref());
+        let figures = metrics.as_ref().map(|metrics| StoreFigures::new(metrics, None));
+        let sweeper = sweeper(&engine, &settings.store, growth, figures);
         let acknowledging = replicated.map(|replicated| replicated.engines(&engine.in_place()));
         let layer = layer(&config, &settings, &engine, acknowledging, metrics.as_ref())?;
         let front = Front::new(&layer, upstream, &settings);
@@ -143,7 +144,7 @@ impl Sidecar {
 
     async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
         let Self { settings, engine, tiers, front, mut door, admin, reload, sweeper, .. } = self;
-        let sweeping = AtWork::begin(sweeper);
+        let sweeping = AtWork::begin([sweeper]);
         let reloading = tokio::spawn(reload.watch());
         let showing = Showing::begin(admin);
         tokio::select! {

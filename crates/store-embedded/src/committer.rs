@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use onlyonce_core::store::Ids;
 use onlyonce_core::transition::{Answer, ClaimAnswer, Command};
-use onlyonce_core::{Fence, RecordId, StoreError, StoreErrorKind};
+use onlyonce_core::{Fence, RecordId, StoreError, StoreErrorKind, Timestamp};
 
 use self::gather::Gather;
 use self::group::Group;
@@ -41,7 +41,7 @@ pub(crate) fn prepare(shared: &Shared) -> Result<(), StoreError> {
     let failed = |error: io::Error| {
         StoreError::new(StoreErrorKind::Unavailable, "preparing the store's folder").because(error)
     };
-    match room::set_aside(shared) {
+    match room::set_aside(shared, 0) {
         Err(error) if error.kind() == io::ErrorKind::StorageFull => {
             shared.full.store(true, Ordering::Relaxed);
         }
@@ -101,11 +101,13 @@ pub(crate) struct Committer {
     fences: u64,
     /// Whether the last group has no mark behind it yet.
     unmarked: bool,
+    /// When it was last looked for room.
+    looked_at: Option<Timestamp>,
 }
 
 impl Committer {
     pub(crate) fn new(shared: Arc<Shared>, to_seal: Sender<SegmentId>, chores: Sender<Chore>) -> Self {
-        Self { shared, to_seal, chores, fences: 0, unmarked: false }
+        Self { shared, to_seal, chores, fences: 0, unmarked: false, looked_at: None }
     }
 
     /// Works until the store is closed.
@@ -128,6 +130,7 @@ impl Committer {
 
     /// Commits as many of `jobs` as fit into one group.
     fn commit_some(&mut self, jobs: &mut VecDeque<Job>) {
+        self.make_room();
         let mut group = Group::default();
         let mut waiting: Vec<Waiting> = Vec::new();
         while group.bytes() < GROUP_BYTES_MAX

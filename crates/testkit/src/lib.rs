@@ -36,9 +36,11 @@ pub mod suite;
 
 mod clock;
 mod soak;
+mod stock;
 
 pub use clock::ManualClock;
 pub use fault::{Fault, Faulty};
 pub use fixture::{Clocked, Encrypting, Fixture, Scene, run};
 pub use reference::ReferenceStore;
 pub use soak::Soak;
+pub use stock::{stock_id, stock_record};

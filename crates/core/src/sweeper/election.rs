@@ -1,6 +1,9 @@
 //! Who sweeps: an ordinary grant on a record of the house, claimed once and renewed for as long as its owner lives.
 //!
 //! So there is one sweeper at a time on every store that keeps its contract, and no store has to know of it.
+//!
+//! A damaged record is refused to everybody, and this one would keep everybody from sweeping for ever. So there is a spare,
+//! for which all stand who cannot read the first; while it is held, nobody stands for the first either.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,6 +13,7 @@ use crate::fingerprint::{Fingerprint, Rules};
 use crate::house;
 use crate::lease::{Lease, Retention};
 use crate::record::{Fence, Owner, State};
+use crate::scope::RecordId;
 use crate::store::{Store, StoreError, StoreErrorKind};
 use crate::transition::{
     Claim, ClaimAnswer, Release, ReleaseAnswer, Renew, RenewAnswer, Terms, Token, UnknownPolicy,
@@ -27,8 +31,17 @@ pub(super) struct Election {
     clock: Arc<dyn Clock>,
     lease: Lease,
     terms: Arc<Terms>,
-    /// Of a claim whose answer was lost, and when it was sent: asked for again, it gets the same grant.
-    unanswered: Mutex<Option<(Owner, Timestamp)>>,
+    /// A claim whose answer was lost: asked for again, it gets the same grant.
+    unanswered: Mutex<Option<Asked>>,
+}
+
+/// A claim on an office.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    id: RecordId,
+    owner: Owner,
+    /// When it was first sent.
+    at: Timestamp,
 }
 
 /// How an election ended.
@@ -49,6 +62,11 @@ pub(super) struct Office {
 impl Office {
     pub(super) const fn fence(&self) -> Fence {
         self.token.fence
+    }
+
+    /// Whether it is held because the record of the first cannot be read.
+    pub(super) fn is_spare(&self) -> bool {
+        self.token.id == house::SWEEP_SPARE
     }
 }
 
@@ -82,21 +100,22 @@ impl Election {
     /// Tries to become the one who sweeps.
     pub(super) async fn stand(&self) -> Result<Standing, StoreError> {
         let unanswered = *self.unanswered();
-        let (owner, asked_at) = match unanswered {
+        let asked = match unanswered {
             Some(unanswered) => unanswered,
             None => {
-                let now = self.clock.now();
-                if let Some(taken) = self.look(now).await? {
-                    return Ok(Standing::Taken(taken));
-                }
+                let id = match self.look().await? {
+                    Seat::Vacant(id) => id,
+                    Seat::Taken(taken) => return Ok(Standing::Taken(taken)),
+                };
                 let failed = |error| StoreError::new(StoreErrorKind::Unavailable, "electing").because(error);
-                (Owner::random().map_err(failed)?, self.clock.now())
+                Asked { id, owner: Owner::random().map_err(failed)?, at: self.clock.now() }
             }
         };
         // ORDER: kept before it is sent, and forgotten once it is answered: a wait that is cut short loses no grant.
-        *self.unanswered() = Some((owner, asked_at));
+        *self.unanswered() = Some(asked);
+        let Asked { id, owner, at } = asked;
         let fingerprint = Fingerprint::from_parts(Rules::standard(), [0; 32]);
-        let claim = Claim { id: house::SWEEP, fingerprint, owner, terms: Arc::clone(&self.terms) };
+        let claim = Claim { id, fingerprint, owner, terms: Arc::clone(&self.terms) };
         let answer = self.store.claim(&claim).await;
         if !answer.as_ref().is_err_and(StoreError::outcome_unknown) {
             *self.unanswered() = None;
@@ -104,8 +123,8 @@ impl Election {
         let answer = answer?;
         Ok(match answer {
             ClaimAnswer::Granted(grant) => Standing::Elected(Office {
-                token: Token { id: house::SWEEP, owner, fence: grant.fence },
-                until: asked_at + self.lease.get(),
+                token: Token { id, owner, fence: grant.fence },
+                until: at + self.lease.get(),
             }),
             ClaimAnswer::Busy(busy) => taken(None, busy.left),
             ClaimAnswer::Replay(replay) => taken(Some(replay.fence), replay.left),
@@ -116,10 +135,27 @@ impl Election {
         })
     }
 
-    /// Who sweeps, if anybody does. A look first: unlike a claim it writes nothing on any store, and most looks find
+    /// Who sweeps, or for what to stand. A look first: unlike a claim it writes nothing on any store, and most looks find
     /// somebody.
-    async fn look(&self, now: Timestamp) -> Result<Option<Taken>, StoreError> {
-        let Some(record) = self.store.lookup(&house::SWEEP).await? else { return Ok(None) };
+    async fn look(&self) -> Result<Seat, StoreError> {
+        let vacant = match self.holder(&house::SWEEP).await {
+            Ok(Some(taken)) => return Ok(Seat::Taken(taken)),
+            Ok(None) => house::SWEEP,
+            Err(error) if is_unreadable(&error) => house::SWEEP_SPARE,
+            Err(error) => return Err(error),
+        };
+        // Also where the first is vacant: it may be so since a moment ago, when it was mended.
+        match self.holder(&house::SWEEP_SPARE).await {
+            Ok(Some(taken)) => Ok(Seat::Taken(taken)),
+            Ok(None) => Ok(Seat::Vacant(vacant)),
+            Err(error) if is_unreadable(&error) && vacant == house::SWEEP => Ok(Seat::Vacant(vacant)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn holder(&self, id: &RecordId) -> Result<Option<Taken>, StoreError> {
+        let now = self.clock.now();
+        let Some(record) = self.store.lookup(id).await? else { return Ok(None) };
         let State::InFlight { lease_until } = record.state else { return Ok(None) };
         // The store's clock may be another than ours: never longer than the lease.
         let left = now.until(lease_until).min(self.lease.get());
@@ -162,9 +198,20 @@ impl Election {
         self.store.release(&Release { token: office.token, keep_fingerprint: true }).await
     }
 
-    fn unanswered(&self) -> MutexGuard<'_, Option<(Owner, Timestamp)>> {
+    fn unanswered(&self) -> MutexGuard<'_, Option<Asked>> {
         self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a look finds.
+enum Seat {
+    Vacant(RecordId),
+    Taken(Taken),
+}
+
+/// Whether what is stored is damaged, or of a newer version: to ask again does not help.
+pub(super) const fn is_unreadable(error: &StoreError) -> bool {
+    matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::Unsupported)
 }
 
 fn taken(fence: Option<Fence>, left: Duration) -> Standing {

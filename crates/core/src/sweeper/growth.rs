@@ -1,9 +1,11 @@
 //! How much a store may hold, how much it does, and when that is worth an alarm: before it is worth a refusal.
 //!
 //! Counted every now and then, with what this process was granted since: a bound that holds the store off the rocks, and
-//! not one that is kept to the record.
+//! not one that is kept to the record. A count that can no longer be had is believed for a while. After that nothing is
+//! refused for it: no promise rests on a bound, the store itself refuses once it is truly full, and to refuse everybody for
+//! ever because of a figure that nobody can check would be the worse failure of the two. It is an alarm instead.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::store::Stats;
@@ -63,8 +65,14 @@ enum Level {
     #[default]
     Fine,
     Near,
+    /// Nobody knows.
+    Uncounted,
     Full,
 }
+
+/// What is told when nobody knows.
+const UNCOUNTED: &str =
+    "how much the store holds has not been counted for minutes: records_max and bytes_max refuse nothing";
 
 /// Watches one store.
 #[derive(Debug, Default)]
@@ -73,6 +81,8 @@ pub struct Growth {
     known: Mutex<Known>,
     /// Grants of new records since it was counted.
     granted: AtomicU64,
+    /// Whether the last count is too old to be believed.
+    is_doubted: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -96,19 +106,29 @@ impl Growth {
     /// Takes in how much is stored, and says so in the log when that is another alarm than before.
     pub fn counted(&self, stats: &Stats) {
         self.granted.store(0, Ordering::Relaxed);
-        let before = {
+        {
             let mut known = self.known();
             (known.records, known.bytes) = (stats.records(), stats.bytes);
-            known.told
-        };
-        let level = self.level();
-        if level == before {
-            return;
         }
-        self.known().told = level;
+        self.is_doubted.store(false, Ordering::Relaxed);
+        self.tell();
+    }
+
+    /// It could not be counted for so long that the last count says nothing any more. Until the next one nothing is refused.
+    pub fn doubt(&self) {
+        if self.is_bounded() {
+            self.is_doubted.store(true, Ordering::Relaxed);
+            self.tell();
+        }
+    }
+
+    fn tell(&self) {
+        let level = self.level();
+        let before = std::mem::replace(&mut self.known().told, level);
         match level {
+            level if level == before => {}
             Level::Fine => tracing::info!("the store has room again"),
-            Level::Near | Level::Full => {
+            Level::Near | Level::Uncounted | Level::Full => {
                 self.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
             }
         }
@@ -139,12 +159,22 @@ impl Growth {
         used.into_iter().filter_map(|(what, used, most)| Some(Used { what, used, most: most? }))
     }
 
-    /// What an operator should know, one sentence for each bound that is near or reached.
+    /// What an operator should know, one sentence for each bound that is near or reached, or that nobody knows this.
     pub fn warnings(&self) -> Vec<String> {
+        if self.is_doubted() {
+            return vec![UNCOUNTED.to_owned()];
+        }
         self.used().filter(|used| used.is_near()).map(Used::told).collect()
     }
 
+    fn is_doubted(&self) -> bool {
+        self.is_doubted.load(Ordering::Relaxed)
+    }
+
     fn level(&self) -> Level {
+        if self.is_doubted() {
+            return Level::Uncounted;
+        }
         let level = |used: Used| match used {
             used if used.is_full() => Level::Full,
             used if used.is_near() => Level::Near,
@@ -180,6 +210,25 @@ mod tests {
         growth.granted();
         assert!(growth.is_full(), "what was granted since counts");
         assert_eq!(counted(10, 10), (false, false, 0), "and is counted once");
+    }
+
+    #[test]
+    fn a_count_that_is_too_old_refuses_nobody_and_is_told() {
+        let growth = Growth::new(Bounds { records_max: Some(100), bytes_max: None });
+        growth.counted(&Stats { completed: 99, ..Stats::default() });
+        growth.granted();
+        assert!(growth.is_full());
+        growth.doubt();
+        assert!(!growth.is_full() && growth.is_near(), "it is swept at any hour");
+        assert!(
+            growth.warnings().len() == 1 && growth.warnings()[0].contains("not been counted"),
+            "{growth:?}"
+        );
+        growth.counted(&Stats { completed: 100, ..Stats::default() });
+        assert!(growth.is_full() && growth.warnings()[0].contains("100 of 100"), "{growth:?}");
+        let unbounded = Growth::default();
+        unbounded.doubt();
+        assert!(!unbounded.is_near() && unbounded.warnings().is_empty());
     }
 
     #[test]

@@ -8,6 +8,10 @@ use crate::clock::Timestamp;
 use crate::record::Fence;
 use crate::store::{Stats, Swept};
 
+/// What an operator is told while the record of who sweeps cannot be read.
+pub(super) const SPARE_OFFICE: &str = "the record of who sweeps (onlyonce/sweep) is damaged or of a newer version: the spare \
+     (onlyonce/sweep-spare) is used, and processes that can read the first may sweep beside this one";
+
 /// How sweeping goes in this process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SweepState {
@@ -29,7 +33,7 @@ pub struct SweepState {
     pub rows_per_second: f64,
     /// How long the record that has been expired longest has been waiting, as counted last.
     pub oldest_expired: Option<Duration>,
-    /// What an operator should know: bounds of the store that are near or reached.
+    /// What an operator should know: bounds of the store that are near or reached, and what else is odd.
     pub warnings: Vec<String>,
 }
 
@@ -47,7 +51,9 @@ impl Sweeping {
 
     /// How it goes now.
     pub fn now(&self) -> SweepState {
-        SweepState { warnings: self.growth.warnings(), ..self.state().clone() }
+        let mut state = self.state().clone();
+        state.warnings.extend(self.growth.warnings());
+        state
     }
 
     pub(super) fn is_elected(&self) -> bool {
@@ -58,6 +64,11 @@ impl Sweeping {
         let mut state = self.state();
         state.elected = fence.is_some();
         state.fence = fence.or(state.fence);
+    }
+
+    /// Whether this process sweeps because the record of who does cannot be read.
+    pub(super) fn note_spare(&self, is_spare: bool) {
+        self.state().warnings = if is_spare { vec![SPARE_OFFICE.to_owned()] } else { Vec::new() };
     }
 
     /// Notes a batch, of a pass that removed `rows` in `time` so far.

@@ -14,6 +14,7 @@ use serde_json::json;
 use super::Admin;
 use super::router::shown;
 use crate::clock::Stopwatch;
+use crate::metrics::StoreFigures;
 use crate::refusal::Refusal;
 
 /// How long the store may take to show that it is there.
@@ -79,14 +80,17 @@ impl Admin {
         let mut all = Stats::default();
         for place in self.operator.places() {
             match tokio::time::timeout(READY_WITHIN, count_callers(&*place.store)).await {
-                Ok(Ok(stats)) => all = sum(&all, &stats),
+                Ok(Ok(stats)) => {
+                    let namespace = (self.ground.command == "serve").then_some(&place.name);
+                    StoreFigures::new(&self.metrics, namespace).stored(&stats);
+                    all = sum(&all, &stats);
+                }
                 _ => {
                     counted.at = Some(Stopwatch::start());
                     return counted.stats;
                 }
             }
         }
-        self.metrics.stored(&all);
         *counted = Counted { at: Some(Stopwatch::start()), stats: Some(all) };
         counted.stats
     }

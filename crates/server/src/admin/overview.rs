@@ -1,26 +1,17 @@
 //! How things stand, in one answer: what the dashboard asks for every second.
 
+use onlyonce_core::store::Stats;
+use onlyonce_core::sweeper::Sweeping;
 use serde_json::{Map, Value, json};
 
 use super::Admin;
 use super::figures::{Figures, whole};
-use crate::clock::Stopwatch;
 use crate::operator::{stats, time};
-use onlyonce_core::Timestamp;
-
-/// What sweeps had done when it was last asked, for a rate.
-#[derive(Debug, Default)]
-pub(super) struct SweptBefore {
-    at: Option<Stopwatch>,
-    records: u64,
-    rate: f64,
-}
 
 impl Admin {
     pub(super) async fn overview(&self) -> Value {
         let stored = self.count().await;
         let figures = Figures::new(self.metrics.render());
-        let oldest_expired = stored.and_then(|stored| stored.oldest_expired).map(crate::claims::millis);
         let millis = |part| figures.quantile("onlyonce_store_seconds", part).map(|seconds| seconds * 1000.0);
         let at_work = |name| figures.plain(name).map_or(0, whole);
         json!({
@@ -30,15 +21,7 @@ impl Admin {
             "namespaces": self.operator.places().iter().map(|place| &*place.name).collect::<Vec<_>>(),
             "promise": (self.ground.promise)(),
             "configuration": (self.ground.configuration)(),
-            "sweep": {
-                // Figures of an election are there when there is one.
-                "elected": figures.plain("onlyonce_sweep_elected").is_none_or(|elected| elected > 0.0),
-                "last_success_at": figures.plain("onlyonce_last_sweep_timestamp_seconds").map(at_seconds),
-                "failures": failures(&figures),
-                "removed_total": removed(&figures),
-                "rows_per_second": self.swept_per_second(removed(&figures)).await,
-                "oldest_expired_ms": oldest_expired,
-            },
+            "sweep": self.sweep(stored.as_ref()),
             "answers": counts(&figures, "onlyonce_claims_total"),
             "endings": counts(&figures, "onlyonce_endings_total"),
             "running": at_work("onlyonce_running"),
@@ -50,20 +33,19 @@ impl Admin {
         })
     }
 
-    /// How fast records were removed between this question and the one before; as it was, when that was just now.
-    async fn swept_per_second(&self, records: u64) -> f64 {
-        let mut before = self.swept.lock().await;
-        let elapsed = before.at.map(|at| at.elapsed().as_secs_f64());
-        match elapsed {
-            Some(elapsed) if elapsed < 0.5 => return before.rate,
-            Some(elapsed) => {
-                let removed = u32::try_from(records.saturating_sub(before.records)).unwrap_or(u32::MAX);
-                before.rate = f64::from(removed) / elapsed;
-            }
-            None => {}
-        }
-        (before.at, before.records) = (Some(Stopwatch::start()), records);
-        before.rate
+    /// How sweeping goes. Of several stores the one that fares worst counts, so that none hides another's trouble.
+    fn sweep(&self, stored: Option<&Stats>) -> Value {
+        let stores: Vec<_> = self.ground.sweeping.iter().map(Sweeping::now).collect();
+        let last_success: Option<Vec<_>> = stores.iter().map(|state| state.last_success).collect();
+        let oldest_expired = stored.and_then(|stored| stored.oldest_expired);
+        json!({
+            "elected": stores.iter().all(|state| state.elected),
+            "last_success_at": last_success.and_then(|all| all.into_iter().min()).map(time),
+            "failures": stores.iter().map(|state| state.failures).sum::<u64>(),
+            "removed_total": stores.iter().map(|state| state.removed_total).sum::<u64>(),
+            "rows_per_second": stores.iter().map(|state| state.rows_per_second).sum::<f64>(),
+            "oldest_expired_ms": oldest_expired.map(crate::claims::millis),
+        })
     }
 
     fn warnings(&self, is_counted: bool) -> Vec<String> {
@@ -92,19 +74,4 @@ fn buckets(figures: &Figures) -> Vec<Value> {
     let buckets = figures.buckets("onlyonce_store_seconds").into_iter();
     let bound = |seconds: f64| seconds.is_finite().then_some(seconds * 1000.0);
     buckets.map(|(seconds, count)| json!([bound(seconds), whole(count)])).collect()
-}
-
-fn failures(figures: &Figures) -> u64 {
-    let by_result = figures.by_label("onlyonce_sweeps_total");
-    by_result.iter().find(|(result, _)| *result == "failed").map_or(0, |(_, number)| *number)
-}
-
-/// What is gone from the store; records that became unknown are not.
-fn removed(figures: &Figures) -> u64 {
-    let swept = figures.by_label("onlyonce_swept_total");
-    swept.iter().filter(|(what, _)| *what != "made-unknown").map(|(_, number)| number).sum()
-}
-
-fn at_seconds(seconds: f64) -> String {
-    time(Timestamp::from_millis(whole(seconds * 1000.0)))
 }

@@ -104,9 +104,9 @@ impl Namespaces {
         self.0.iter().map(place).collect()
     }
 
-    /// What each stands on.
-    pub(crate) fn grounds(&self) -> impl Iterator<Item = (&Engine, Arc<Growth>)> {
-        self.0.iter().map(|namespace| (&namespace.engine, Arc::clone(&namespace.growth)))
+    /// What each stands on, with its name.
+    pub(crate) fn grounds(&self) -> impl Iterator<Item = (&Arc<str>, &Engine, Arc<Growth>)> {
+        self.0.iter().map(|namespace| (&namespace.name, &namespace.engine, Arc::clone(&namespace.growth)))
     }
 
     pub(crate) fn waiting(&self) -> usize {

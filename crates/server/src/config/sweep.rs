@@ -6,14 +6,15 @@ use onlyonce_core::sweeper::Plan;
 use onlyonce_http::rules::Span;
 use serde::{Deserialize, Serialize};
 
-use super::ConfigError;
 use super::settings::{needed, span};
+use super::{ConfigError, File};
 
 /// `[sweep]`
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SweepSection {
-    /// Whether this process takes part. Default `true`; `false` where `onlyonce sweep` does it, from cron.
+    /// Whether this process takes part. Default `true`; `false` where `onlyonce sweep` does it, from cron. No other process can
+    /// sweep `file:` and `memory:`.
     pub enabled: Option<bool>,
     /// How often it is looked for expired records once none are left. Default `1s`.
     pub every: Option<Span>,
@@ -56,4 +57,20 @@ pub(super) fn plan(section: &SweepSection) -> Result<Plan, ConfigError> {
     };
     plan.check().map_err(wrong("sweep"))?;
     Ok(plan)
+}
+
+/// What it means that nobody sweeps a store, where no other process can. It is no mistake: such a store drops what has
+/// expired once it has no room, and `onlyonce records purge` may be enough for some.
+pub(super) fn about_nobody(file: &File) -> Option<String> {
+    let kept = match file.store.url.as_deref()?.split_once(':')?.0 {
+        "file" => "on the disk until that is full",
+        "memory" => "in memory until records_max or bytes_max is reached",
+        _ => return None,
+    };
+    (file.sweep.enabled == Some(false)).then(|| {
+        format!(
+            "[sweep] enabled = false, and no other process can sweep this store: what has expired stays {kept}, or until \
+             `onlyonce records purge`"
+        )
+    })
 }

@@ -105,6 +105,19 @@ fn flags_win_over_the_environment_over_the_file_over_defaults() {
 }
 
 #[test]
+fn a_store_that_nobody_sweeps_is_told() {
+    let told = |url: &str, enabled: &str| {
+        let read = [("ONLYONCE_STORE_URL", url), ("ONLYONCE_SWEEP_ENABLED", enabled)];
+        sources("", &read).1.read().unwrap().warnings
+    };
+    for url in ["file:./x", "memory:"] {
+        assert!(told(url, "false")[0].contains("no other process can sweep"), "{url}");
+        assert!(told(url, "true").is_empty(), "{url}");
+    }
+    assert!(told("redis://127.0.0.1", "false").is_empty(), "cron may");
+}
+
+#[test]
 fn variables_that_set_nothing_are_refused_or_told() {
     let told = |name: &str, value: &str| sources("", &[(name, value)]).1.read().unwrap_err().to_string();
     assert!(told("ONLYONCE_DEFAULTS_LEAS", "5s").contains("did you mean `lease`?"));

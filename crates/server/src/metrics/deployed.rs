@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -152,7 +153,7 @@ fn the_dashboard_is_whole_and_its_expressions_are_understood() {
 
 #[test]
 fn what_is_shown_has_the_labels_that_are_documented() {
-    let metrics = Metrics::new().expect("the buckets are in order");
+    let metrics = Arc::new(Metrics::new().expect("the buckets are in order"));
     super::tests::show_everything(&metrics);
     let figures = Figures::documented(&read("docs/operating.md"));
     let text = metrics.render();

@@ -1,5 +1,5 @@
 //! What happens to records whose owners live elsewhere: a store that passes everything on and tells what was answered, as
-//! the engine does for work of its own.
+//! the engine does for work of its own. Of what the house does for itself, such as electing who sweeps, nothing is told.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use onlyonce_core::transition::{
     Abandon, AbandonAnswer, Claim, ClaimAnswer, Complete, CompleteAnswer, Erase, EraseAnswer, RecordStep,
     Release, ReleaseAnswer, Renew, RenewAnswer, Resolve, ResolveAnswer, StepAnswer,
 };
-use onlyonce_core::{Fence, Record, RecordId, Secret, Store, StoreError};
+use onlyonce_core::{Fence, Record, RecordId, Secret, Store, StoreError, house};
 
 /// Tells `observer` what `store` answers to claims and to their endings.
 #[derive(Debug)]
@@ -73,6 +73,9 @@ impl Observed {
     }
 
     fn tell<T: Told>(&self, id: &RecordId, shown: Fence, answer: Result<&T, &StoreError>) {
+        if house::is_ours(id) {
+            return;
+        }
         let told = match answer {
             Ok(answer) => answer.event(shown),
             Err(error) => Some((shown, Event::from(error))),
@@ -175,5 +178,40 @@ impl Store for Observed {
 
     fn durability(&self) -> Durability {
         self.store.durability()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use onlyonce_core::sweeper::{Plan, Sweeper};
+    use onlyonce_core::{Engine, MemoryStore, UnknownPolicy};
+    use onlyonce_testkit::fixture::{any_id, fingerprint, terms};
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Seen(Mutex<Vec<RecordId>>);
+
+    impl Observer for Seen {
+        fn event(&self, id: &RecordId, _: Fence, _: Event) {
+            self.0.lock().unwrap().push(*id);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_house_does_for_itself_is_nobodys_claim() {
+        let seen = Arc::new(Seen::default());
+        let store = Arc::new(Observed::new(Arc::new(MemoryStore::default()), Arc::<Seen>::clone(&seen)));
+        let engine = Engine::builder(Arc::<Observed>::clone(&store)).build().await.unwrap();
+        let sweeper = Sweeper::new(&engine, Plan::default());
+        // Claims the office, and gives it up.
+        sweeper.sweep_once(None, |_| std::ops::ControlFlow::Continue(())).await.unwrap();
+        assert!(seen.0.lock().unwrap().is_empty());
+        let (owner, terms) = (onlyonce_core::Owner::random().unwrap(), Arc::new(terms(UnknownPolicy::Hold)));
+        let claim = Claim { id: any_id(), fingerprint: fingerprint(b"body"), owner, terms };
+        store.claim(&claim).await.unwrap();
+        assert_eq!(*seen.0.lock().unwrap(), [claim.id], "a caller's is told");
     }
 }

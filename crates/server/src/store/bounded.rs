@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
+use futures_util::{StreamExt as _, stream};
 use onlyonce_core::house;
-use onlyonce_core::store::{Batch, StoreFuture};
+use onlyonce_core::store::{BATCH_MAX, Batch, StoreFuture};
 use onlyonce_core::sweeper::growth::Growth;
 use onlyonce_core::transition::{
     Claim, ClaimAnswer, Complete, CompleteAnswer, Release, ReleaseAnswer, Renew, RenewAnswer,
 };
 use onlyonce_core::{RecordId, Store, StoreError, StoreErrorKind};
+
+/// How many records of a batch are looked up at a time: a full store is asked no more than a busy one.
+const LOOKUPS_AT_ONCE: usize = 32;
 
 /// `store` within bounds. How much it holds is counted by whoever sweeps.
 #[derive(Debug)]
@@ -24,15 +28,15 @@ impl Bounded {
 
     /// Why a claim of `id` is refused, if it is. What is on record takes no more room.
     async fn refusal(&self, id: &RecordId) -> Result<Option<StoreError>, StoreError> {
-        if !self.growth.is_full() || house::is_ours(id) || self.store.lookup(id).await?.is_some() {
+        if !self.growth.is_full() || house::is_kept(id) || self.store.lookup(id).await?.is_some() {
             return Ok(None);
         }
         let full = StoreError::new(StoreErrorKind::Full, "claiming a record");
         Ok(Some(full.because(self.growth.warnings().join("; "))))
     }
 
-    fn note(&self, answer: &ClaimAnswer) {
-        if matches!(answer, ClaimAnswer::Granted(grant) if grant.attempt == 1) {
+    fn note(&self, id: &RecordId, answer: &ClaimAnswer) {
+        if matches!(answer, ClaimAnswer::Granted(grant) if grant.attempt == 1) && !house::is_kept(id) {
             self.growth.granted();
         }
     }
@@ -42,20 +46,23 @@ impl Bounded {
             return Err(refusal);
         }
         let answer = self.store.claim(claim).await?;
-        self.note(&answer);
+        self.note(&claim.id, &answer);
         Ok(answer)
     }
 
-    async fn claim_many_within(&self, claims: &[Claim]) -> Result<Batch<ClaimAnswer>, StoreError> {
-        if !self.growth.is_full() {
+    async fn claim_many_within<'a>(&'a self, claims: &'a [Claim]) -> Result<Batch<ClaimAnswer>, StoreError> {
+        // A batch that is too large is the store's to refuse.
+        if !self.growth.is_full() || claims.len() > BATCH_MAX {
             let answers = self.store.claim_many(claims).await?;
-            answers.iter().flatten().for_each(|answer| self.note(answer));
+            for (claim, answer) in claims.iter().zip(&answers) {
+                answer.iter().for_each(|answer| self.note(&claim.id, answer));
+            }
             return Ok(answers);
         }
-        let mut refusals = Vec::with_capacity(claims.len());
-        for claim in claims {
-            refusals.push(self.refusal(&claim.id).await.unwrap_or_else(Some));
-        }
+        let look = |claim: &'a Claim| -> StoreFuture<'a, _> { Box::pin(self.refusal(&claim.id)) };
+        let looks: Vec<_> = claims.iter().map(look).collect();
+        let refusals = stream::iter(looks).buffered(LOOKUPS_AT_ONCE);
+        let refusals: Vec<_> = refusals.map(|refusal| refusal.unwrap_or_else(Some)).collect().await;
         let left = claims.iter().zip(&refusals).filter(|(_, refusal)| refusal.is_none());
         let left: Vec<_> = left.map(|(claim, _)| claim.clone()).collect();
         let mut answers = self.store.claim_many(&left).await?.into_iter();
@@ -91,9 +98,14 @@ impl Store for Bounded {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use onlyonce_core::store::Stats;
     use onlyonce_core::sweeper::growth::Bounds;
     use onlyonce_core::{Engine, Failure, Key, MemoryStore, Owner, Principal, Scope, Terms};
+    use onlyonce_testkit::fault::Operation;
+    use onlyonce_testkit::{Fault, Faulty};
+    use tokio::sync::Notify;
 
     use super::*;
 
@@ -133,5 +145,39 @@ mod tests {
 
         growth.counted(&Stats { completed: 1, ..Stats::default() });
         assert!(store.claim(&claim(&engine, "new")).await.is_ok(), "there is room again");
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_looked_up_together_but_not_all_of_it_at_once() {
+        const CLAIMS: usize = 100;
+        let growth = Arc::new(Growth::new(Bounds { records_max: Some(0), bytes_max: None }));
+        let slow = Arc::new(Faulty::new(Arc::new(MemoryStore::default())));
+        let store = Arc::new(Bounded::new(Arc::clone(&slow) as _, growth));
+        let engine = Engine::builder(Arc::clone(&store) as _).build().await.unwrap();
+        let claims: Vec<_> = (0..CLAIMS).map(|number| claim(&engine, &number.to_string())).collect();
+        let go_on = Arc::new(Notify::new());
+        slow.next_times(CLAIMS, Operation::Other, &Fault::Delay(Arc::clone(&go_on)));
+        let asked = tokio::spawn(async move { store.claim_many(&claims).await });
+        let together = async {
+            while slow.unmet(Operation::Other) > CLAIMS - LOOKUPS_AT_ONCE {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_mins(1), together)
+            .await
+            .expect("one is looked up after the other");
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(slow.unmet(Operation::Other), CLAIMS - LOOKUPS_AT_ONCE, "more than may be at once");
+        slow.heal();
+        go_on.notify_waiters();
+        let answers = asked.await.unwrap().unwrap();
+        assert_eq!(answers.len(), CLAIMS);
+        assert!(
+            answers
+                .iter()
+                .all(|answer| { answer.as_ref().is_err_and(|error| error.kind() == StoreErrorKind::Full) })
+        );
     }
 }

@@ -7,4 +7,6 @@ mod watched;
 mod election;
 mod growth;
 mod hours;
+mod shown;
 mod stores;
+mod trouble;

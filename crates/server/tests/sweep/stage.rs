@@ -3,18 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::record::{Completed, CompletedBy, State};
 use onlyonce_core::sweeper::growth::Growth;
 use onlyonce_core::sweeper::{Plan, Sweeper, Sweeping};
 use onlyonce_core::{
-    Clock as _, Engine, Fence, Fingerprint, MemoryLimits, MemoryStore, Outcome, Owner, Record, RecordId,
-    Retention, Rules, Store, Timestamp,
+    Clock as _, Engine, Fence, MemoryLimits, MemoryStore, Outcome, StateKind, Store, Timestamp,
 };
-use onlyonce_testkit::ManualClock;
+use onlyonce_testkit::{ManualClock, stock_record};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::watched::{Log, Watched};
+
+/// How often it is looked at what is waited for.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) struct Stage {
     pub(crate) clock: Arc<ManualClock>,
@@ -108,6 +109,17 @@ impl Stage {
     }
 }
 
+/// Waits for something that happens sooner or later.
+pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        // tidy: sleep because sweepers are woken by time alone
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
 /// Takes records in, completed ones or ones that nobody knows the outcome of. Those that have expired before they arrive
 /// are not taken, which is as good.
 pub(crate) async fn take_in(
@@ -117,39 +129,10 @@ pub(crate) async fn take_in(
     life: Duration,
     is_unknown: bool,
 ) {
-    let records: Vec<_> = numbers.map(|number| (id(number), record(now, life, is_unknown))).collect();
+    let kind = if is_unknown { StateKind::Unknown } else { StateKind::Completed };
+    let record = |number| stock_record(number, kind, Outcome::kept(1, "done"), now, life);
+    let records: Vec<_> = numbers.map(record).collect();
     for some in records.chunks(1000) {
         store.import(some).await.unwrap();
-    }
-}
-
-pub(crate) fn id(number: u64) -> RecordId {
-    let mut bytes = [1; 32];
-    bytes[1..9].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
-    RecordId::from_bytes(bytes)
-}
-
-fn record(now: Timestamp, life: Duration, is_unknown: bool) -> Record {
-    let retention = Retention::new(life).unwrap();
-    let expires_at = now + life;
-    let state = if is_unknown {
-        State::Unknown { since: now, expires_at, recovery: None }
-    } else {
-        let outcome = Outcome::kept(1, "done");
-        State::Completed(Completed { outcome, by: CompletedBy::Execution, at: now, expires_at, late: None })
-    };
-    Record {
-        fence: Fence::new(7).unwrap(),
-        attempt: 1,
-        owner: Owner::from_bytes([9; 16]),
-        fingerprint: Some(Fingerprint::from_parts(Rules::standard(), [5; 32])),
-        created_at: now,
-        granted_at: now,
-        run_until: now,
-        retention,
-        unknown_retention: retention,
-        remote: false,
-        steps: Vec::new(),
-        state,
     }
 }

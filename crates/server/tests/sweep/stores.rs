@@ -9,15 +9,14 @@ use onlyonce_core::{Clock as _, Engine, Lease, Store, SystemClock, house};
 use onlyonce_store_postgres::PostgresStore;
 use onlyonce_store_redis::RedisStore;
 use onlyonce_testkit::servers::{PostgresServer, RedisOptions, RedisServer};
+use onlyonce_testkit::stock_id;
 use tokio_util::sync::CancellationToken;
 
-use crate::stage::{Begun, id, take_in};
+use crate::stage::{Begun, LOOK_EVERY, take_in, until};
 use crate::watched::{Log, Note, Watched};
 
 const EXPIRED: u64 = 3000;
 const LIVE: u64 = 500;
-/// How often it is looked at what is waited for.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 async fn begin(store: Arc<dyn Store>, sweeper: usize, log: &Arc<Log>) -> Begun {
     let watched = Arc::new(Watched::new(store, sweeper, log));
@@ -35,17 +34,6 @@ async fn begin(store: Arc<dyn Store>, sweeper: usize, log: &Arc<Log>) -> Begun {
     let (sweeping, stop) = (sweeper.sweeping(), CancellationToken::new());
     let task = tokio::spawn(sweeper.run_until(stop.clone().cancelled_owned()));
     Begun { sweeping, watched, stop, task }
-}
-
-/// Waits for something that happens sooner or later.
-async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        // tidy: sleep because sweepers are woken by time alone
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
 }
 
 /// Each of three sweeps in turn while the others wait; then everything is accounted for.
@@ -83,7 +71,7 @@ async fn never_two_at_once(stores: [Arc<dyn Store>; 3], is_unknown: bool) {
         }
     }
     for number in 0..LIVE {
-        assert!(store.lookup(&id(number)).await.unwrap().is_some(), "live record {number} went");
+        assert!(store.lookup(&stock_id(number)).await.unwrap().is_some(), "live record {number} went");
     }
 }
 

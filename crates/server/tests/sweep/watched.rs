@@ -1,6 +1,7 @@
 //! A store that notes what sweepers do with it: who was granted the election, who sweeps, and how many at a time.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use onlyonce_core::store::{
@@ -27,6 +28,27 @@ pub(crate) struct Log {
     notes: Mutex<Vec<Note>>,
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
+    pub(crate) trouble: Trouble,
+}
+
+/// What is wrong with the store, for everybody who uses it.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble {
+    /// Records that are damaged.
+    pub(crate) unreadable: Mutex<BTreeSet<RecordId>>,
+    /// While it is true, nothing is counted.
+    pub(crate) counts_nothing: AtomicBool,
+    /// While it is true, sweeps never end.
+    pub(crate) hangs: AtomicBool,
+}
+
+impl Trouble {
+    fn read(&self, id: &RecordId) -> Result<(), StoreError> {
+        if self.unreadable.lock().unwrap().contains(id) {
+            return Err(StoreError::new(StoreErrorKind::Corrupt, "reading a record"));
+        }
+        Ok(())
+    }
 }
 
 impl Log {
@@ -54,7 +76,7 @@ pub(crate) struct Watched {
     pub(crate) sweeper: usize,
     pub(crate) log: Arc<Log>,
     /// While it is true, nothing is renewed.
-    pub(crate) refuses_renewals: std::sync::atomic::AtomicBool,
+    pub(crate) refuses_renewals: AtomicBool,
 }
 
 impl Watched {
@@ -66,6 +88,7 @@ impl Watched {
 impl Store for Watched {
     fn claim<'a>(&'a self, claim: &'a Claim) -> StoreFuture<'a, ClaimAnswer> {
         Box::pin(async move {
+            self.log.trouble.read(&claim.id)?;
             let answer = self.store.claim(claim).await?;
             let sweeper = self.sweeper;
             self.log.note(match &answer {
@@ -81,6 +104,7 @@ impl Store for Watched {
             if self.refuses_renewals.load(Ordering::SeqCst) {
                 return Err(StoreError::new(StoreErrorKind::Unavailable, "renewing"));
             }
+            self.log.trouble.read(&renew.token.id)?;
             let answer = self.store.renew(renew).await?;
             self.log.note(Note::Renewed { sweeper: self.sweeper });
             Ok(answer)
@@ -91,6 +115,9 @@ impl Store for Watched {
         Box::pin(async move {
             let at_once = self.log.at_once.fetch_add(1, Ordering::SeqCst) + 1;
             self.log.most_at_once.fetch_max(at_once, Ordering::SeqCst);
+            if self.log.trouble.hangs.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
             let swept = self.store.sweep(budget).await;
             self.log.at_once.fetch_sub(1, Ordering::SeqCst);
             let swept = swept?;
@@ -111,15 +138,26 @@ impl Store for Watched {
         release_many([Release]) -> Batch<ReleaseAnswer>;
         resolve(Resolve) -> ResolveAnswer;
         erase(Erase) -> EraseAnswer;
-        lookup(RecordId) -> Option<Record>;
         list(Listing) -> Page;
         watch(RecordId) -> Watch;
         secret(Secret) -> Secret;
         import([(RecordId, Record)]) -> Imported;
     }
 
+    fn lookup<'a>(&'a self, id: &'a RecordId) -> StoreFuture<'a, Option<Record>> {
+        Box::pin(async move {
+            self.log.trouble.read(id)?;
+            self.store.lookup(id).await
+        })
+    }
+
     fn stats(&self) -> StoreFuture<'_, Stats> {
-        self.store.stats()
+        Box::pin(async move {
+            if self.log.trouble.counts_nothing.load(Ordering::SeqCst) {
+                return Err(StoreError::new(StoreErrorKind::TimedOut, "counting"));
+            }
+            self.store.stats().await
+        })
     }
 
     fn durability(&self) -> Durability {

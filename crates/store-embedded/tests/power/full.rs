@@ -1,6 +1,7 @@
 //! The disk fills up: new claims are refused, what was granted is completed, and with room again all goes on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use onlyonce_core::store::SweepBudget;
 use onlyonce_core::transition::{Claim, ClaimAnswer, Complete, CompleteAnswer, Token};
@@ -18,6 +19,8 @@ use crate::workload::owner;
 /// Room for a few dozen records, and a reserve for as many completions.
 const RESERVE: usize = 32 << 10;
 const CAPACITY: usize = RESERVE + (8 << 10);
+/// After this long a full store looks for room again.
+const LATER: Duration = Duration::from_secs(2);
 /// As often as the engine would.
 const COMPLETIONS_MAX: usize = 4;
 
@@ -161,5 +164,51 @@ fn a_store_opens_on_a_full_disk_and_keeps_what_was_granted() {
             assert_eq!((found.fence, found.kind()), (token.fence, onlyonce_core::StateKind::Unknown));
             stage.complete(*token).await;
         }
+    });
+}
+
+#[test]
+fn a_disk_that_has_room_again_takes_claims_and_nobody_need_sweep() {
+    run(async {
+        let mut stage = Stage::new(4096);
+        let granted = stage.fill().await;
+        stage.complete(granted[0]).await;
+        stage.disk.limit(None);
+        stage.clock.advance(LATER);
+        assert!(stage.claim().await.is_some(), "there is room, and claims are refused");
+        assert!(stage.disk.image().files.contains_key("reserve"), "space is set aside again");
+    });
+}
+
+#[test]
+fn a_disk_with_room_for_the_reserve_alone_is_still_full() {
+    run(async {
+        let mut stage = Stage::new(64 << 20);
+        let granted = stage.fill().await;
+        for _ in 0..3 {
+            stage.clock.advance(LATER);
+            assert!(stage.claim().await.is_none(), "a claim was granted on a full disk");
+            assert!(!stage.disk.image().files.contains_key("reserve"), "completions were left no room");
+        }
+        for token in granted {
+            stage.complete(token).await;
+        }
+    });
+}
+
+#[test]
+fn what_has_expired_makes_room_and_nobody_need_sweep() {
+    run(async {
+        let mut stage = Stage::new(4096);
+        for token in stage.fill().await {
+            stage.complete(token).await;
+        }
+        assert!(stage.claim().await.is_none(), "a claim was granted from the reserve");
+        // Longer than anything is kept, and than a segment takes entries: one look drops, the next finds room.
+        for _ in 0..3 {
+            stage.clock.advance(Duration::from_hours(24 * 40));
+            stage.claim().await;
+        }
+        assert!(stage.claim().await.is_some(), "all has expired, and claims are refused");
     });
 }

@@ -21,6 +21,9 @@ const KEYS_PER_RECORD: usize = 10;
 const KEYS_PER_CALL: usize = 20_000;
 /// A pass that took a while is followed by a pause of this many times as long. Its own pauses are part of the pass.
 const PAUSE_TIMES: u32 = 4;
+/// The longest pause. A pass may have lain around unfinished for hours, because its process was frozen, was not elected or kept
+/// to quiet hours, and everybody would pay for that.
+const PAUSE_MAX: Duration = Duration::from_mins(10);
 
 /// Where the pass under way is.
 #[derive(Debug, Default)]
@@ -50,7 +53,7 @@ impl RedisStore {
             let Some(node) = under_way.nodes.last() else {
                 let took = under_way.begun.until(self.shared.clock.now());
                 *pass = None;
-                let pause = self.shared.options.sweep_every.max(took * PAUSE_TIMES);
+                let pause = pause_after(took, self.shared.options.sweep_every);
                 if !self.shared.options.sweep_every.is_zero() {
                     self.take_turn("end", pause).await?;
                 }
@@ -148,5 +151,26 @@ impl RedisStore {
         call.arg(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)).arg(what);
         let value = self.masters.run(&key, &call, DOING).await?;
         Ok(Told::new(value, DOING)?.0 == 1)
+    }
+}
+
+/// How long everybody leaves the store alone after a pass that took so long.
+fn pause_after(took: Duration, sweep_every: Duration) -> Duration {
+    took.saturating_mul(PAUSE_TIMES).min(PAUSE_MAX).max(sweep_every)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_that_lay_unfinished_keeps_nobody_from_sweeping_for_long() {
+        let every = Duration::from_mins(1);
+        assert_eq!(pause_after(Duration::from_secs(1), every), every);
+        assert_eq!(pause_after(Duration::from_mins(2), every), Duration::from_mins(8));
+        assert_eq!(pause_after(Duration::from_hours(8), every), PAUSE_MAX);
+        assert_eq!(pause_after(Duration::MAX, every), PAUSE_MAX);
+        let seldom = Duration::from_hours(1);
+        assert_eq!(pause_after(Duration::from_hours(8), seldom), seldom, "as asked for");
     }
 }

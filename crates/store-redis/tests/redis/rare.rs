@@ -1,15 +1,17 @@
 //! What the suite meets only by chance, or what only Redis can be brought to.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::record::{CompletedBy, State, StateKind};
 use onlyonce_core::store::{IMPORT_FENCE_MAX, Listing};
+use onlyonce_core::sweeper::{Ended, Plan, Sweeper};
 use onlyonce_core::transition::{
     Actor, Change, Claim, ClaimAnswer, CompleteAnswer, Moment, Resolve, ResolveAnswer, Terms, UnknownPolicy,
     Verdict, apply, view,
 };
-use onlyonce_core::{Fence, Record, StoreErrorKind};
+use onlyonce_core::{Engine, Fence, Record, StoreErrorKind, house};
 use onlyonce_testkit::fixture::{LEASE, RETENTION, RUN_MAX, terms};
 use onlyonce_testkit::{Fixture as _, Scene, run};
 use redis::Commands as _;
@@ -86,6 +88,37 @@ fn what_is_not_a_record_is_an_error_and_is_left_alone() {
         other.advance(LEASE).await;
         while scene.store().sweep(onlyonce_core::store::SweepBudget::DEFAULT).await.expect("a sweep").more {}
         assert_eq!(scene.store().stats().await.expect("a count").unknown, 1);
+    });
+}
+
+#[test]
+fn a_record_of_who_sweeps_that_cannot_be_read_keeps_nobody_from_sweeping() {
+    run(async {
+        let alone = Alone::new(Damage::Head).await;
+        let mut connection = raw(&alone.server.url());
+        connection.set::<_, _, ()>(key_of(&house::SWEEP), b"\x02 from the future").expect("SET");
+        let engine = Engine::builder(alone.store()).build().await.expect("an engine");
+        let sweeper = Sweeper::new(&engine, Plan::default());
+        let sweep = async || sweeper.sweep_once(None, |_| ControlFlow::Continue(())).await.expect("a sweep");
+        let lapsed = Scene::new(&alone);
+        lapsed.granted().await;
+        lapsed.advance(LEASE).await;
+        let ended = sweep().await;
+        assert!(matches!(ended, Ended::Swept(swept) if swept.made_unknown == 1), "{ended:?}");
+        assert_eq!(house::count_callers(&*alone.store()).await.expect("a count").unknown, 1);
+
+        let mut spare = Scene::new(&alone);
+        spare.id = house::SWEEP_SPARE;
+        let given_up = spare.lookup().await.expect("it stood for the spare");
+        assert_eq!(given_up.kind(), StateKind::Released);
+        let other = Claim {
+            fingerprint: given_up.fingerprint.expect("kept"),
+            ..spare.claim_of(spare.owner(), UnknownPolicy::Rerun)
+        };
+        assert!(matches!(spare.send(&other).await, ClaimAnswer::Granted(_)));
+        assert!(matches!(sweep().await, Ended::Taken(_)), "two would sweep at once");
+        connection.del::<_, ()>(key_of(&house::SWEEP)).expect("DEL");
+        assert!(matches!(sweep().await, Ended::Taken(_)), "also once the first is mended");
     });
 }
 

@@ -54,4 +54,6 @@ impl Observer for Batches {
     }
 
     fn counted(&self, _: &Stats, _: &Growth) {}
+
+    fn uncounted(&self, _: &StoreError) {}
 }

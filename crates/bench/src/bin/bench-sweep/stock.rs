@@ -6,13 +6,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use onlyonce_bench::figures::{as_float, rounded, thousands};
-use onlyonce_bench::spread::mixed;
-use onlyonce_core::record::{Completed, CompletedBy, State, StateKind};
+use onlyonce_core::record::StateKind;
 use onlyonce_core::store::BATCH_MAX;
-use onlyonce_core::{
-    Clock as _, Fence, Fingerprint, Outcome, Owner, Record, RecordId, Retention, Rules, Store, SystemClock,
-    Timestamp,
-};
+use onlyonce_core::{Clock as _, Outcome, Record, RecordId, Store, SystemClock, Timestamp};
+use onlyonce_testkit::{stock_id, stock_record};
 
 use crate::Result;
 
@@ -89,51 +86,14 @@ impl Stock {
 
     /// The ids of those that must still be there at the end.
     pub(crate) fn live_ids(self) -> impl Iterator<Item = RecordId> {
-        (0..self.expiring + self.live).filter(move |number| self.is_live(*number)).map(id)
+        (0..self.expiring + self.live).filter(move |number| self.is_live(*number)).map(stock_id)
     }
 
     fn record(self, number: u64, now: Timestamp) -> (RecordId, Record) {
-        let is_live = self.is_live(number);
-        let life = if is_live { LONG_LIFE } else { LIFE };
-        let kind = if is_live { StateKind::Completed } else { self.kind };
-        let retention = Retention::new(life).unwrap_or(Retention::DEFAULT);
-        let expires_at = now + life;
-        let state = match kind {
-            StateKind::Unknown => State::Unknown { since: now, expires_at, recovery: None },
-            _ => State::Completed(Completed {
-                outcome: Outcome::kept(1, Bytes::from(vec![b'x'; BODY_BYTES])),
-                by: CompletedBy::Execution,
-                at: now,
-                expires_at,
-                late: None,
-            }),
-        };
-        let record = Record {
-            fence: Fence::new(number + 1).unwrap_or_default(),
-            attempt: 1,
-            owner: Owner::from_bytes([9; 16]),
-            fingerprint: Some(Fingerprint::from_parts(Rules::standard(), [5; 32])),
-            created_at: now,
-            granted_at: now,
-            run_until: now,
-            retention,
-            unknown_retention: retention,
-            remote: false,
-            steps: Vec::new(),
-            state,
-        };
-        (id(number), record)
+        let (kind, life) =
+            if self.is_live(number) { (StateKind::Completed, LONG_LIFE) } else { (self.kind, LIFE) };
+        stock_record(number, kind, Outcome::kept(1, Bytes::from(vec![b'x'; BODY_BYTES])), now, life)
     }
-}
-
-/// As spread as the hashes that ids are.
-fn id(number: u64) -> RecordId {
-    let mut bytes = [1; 32];
-    for (at, chunk) in bytes[1..].chunks_mut(8).enumerate() {
-        let mixed = mixed(number ^ (at as u64) << 60).to_be_bytes();
-        chunk.copy_from_slice(&mixed[..chunk.len()]);
-    }
-    RecordId::from_bytes(bytes)
 }
 
 #[cfg(test)]
@@ -148,7 +108,7 @@ mod tests {
             let stock = Stock { expiring, live, kind: StateKind::Completed };
             let lives: BTreeSet<_> = stock.live_ids().collect();
             assert_eq!(lives.len() as u64, live, "{stock:?}");
-            let all: BTreeSet<_> = (0..expiring + live).map(id).collect();
+            let all: BTreeSet<_> = (0..expiring + live).map(stock_id).collect();
             assert_eq!(all.len() as u64, expiring + live);
         }
     }
