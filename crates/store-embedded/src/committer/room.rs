@@ -93,7 +93,7 @@ impl Committer {
             return;
         }
         self.looked_at = Some(now);
-        if let Err(error) = self.sweep(SweepBudget::DEFAULT) {
+        if let Err(error) = self.sweep_some(SweepBudget::DEFAULT) {
             tracing::debug!(%error, "no room could be made");
         }
     }

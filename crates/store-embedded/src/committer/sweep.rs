@@ -34,7 +34,7 @@ impl Committer {
     }
 
     /// What was swept, and how many segments are about to go.
-    fn sweep_some(&mut self, budget: SweepBudget) -> Result<(Swept, usize), StoreError> {
+    pub(super) fn sweep_some(&mut self, budget: SweepBudget) -> Result<(Swept, usize), StoreError> {
         self.shared.check()?;
         let now = self.shared.clock.now();
         let mut swept = Swept::default();
