@@ -18,36 +18,38 @@
 //!
 //! The key of a record is the header `kafka-key`. Connections are not encrypted in this build.
 
+mod commit;
 mod context;
 mod convert;
+mod failure;
 mod offsets;
 mod reader;
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use onlyonce_inbox::source::FETCH_MAX;
-use onlyonce_inbox::{Extended, Horizon, Settled, Settlement, Source, SourceError, SourceErrorKind};
+use onlyonce_inbox::{Extended, Horizon, Settled, Settlement, Source, SourceError};
 use rdkafka::ClientConfig;
-use rdkafka::consumer::{CommitMode, Consumer as _, StreamConsumer};
+use rdkafka::consumer::{Consumer as _, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::OwnedMessage;
 use rdkafka::producer::{FutureProducer, Producer as _};
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::topic_partition_list::TopicPartitionList;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
+use crate::Options;
 use crate::ledger::Ledger;
 use crate::pumped::{Broker, Pumped};
 use crate::url::{SourceUrl, wrong};
-use crate::{Options, each};
 
 use context::Watch;
+use failure::{failed, refused, unavailable};
 use offsets::{Offsets, Place};
 
-const DOING: &str = "settling deliveries";
 /// How long a member may be silent. In seconds; the brokers' own default.
 const SESSION: u64 = 45;
 /// How a broker says that there is no such topic.
@@ -55,15 +57,6 @@ const NOT_THERE: RDKafkaErrorCode = RDKafkaErrorCode::UnknownTopicOrPartition;
 /// How often, and how soon after each other, brokers are asked whether they have made a topic on use.
 const TOPIC_ASKS_MAX: u32 = 20;
 const TOPIC_PAUSE: Duration = Duration::from_millis(100);
-/// With these answers the broker says that the partition is somebody else's now.
-const TAKEN_AWAY: [RDKafkaErrorCode; 6] = [
-    RDKafkaErrorCode::IllegalGeneration,
-    RDKafkaErrorCode::UnknownMemberId,
-    RDKafkaErrorCode::RebalanceInProgress,
-    RDKafkaErrorCode::AssignmentLost,
-    RDKafkaErrorCode::FencedInstanceId,
-    RDKafkaErrorCode::FencedMemberEpoch,
-];
 
 /// One delivery of a record.
 #[derive(Debug, Clone)]
@@ -85,6 +78,10 @@ pub(crate) struct Topics {
     consumer: Mutex<Option<Arc<Reader>>>,
     producer: FutureProducer,
     offsets: Arc<Mutex<Offsets>>,
+    /// Wakes whoever waits to hear that partitions came or went.
+    changed: Arc<Notify>,
+    /// Held while offsets are committed: one that was read earlier must not be committed later.
+    committing: tokio::sync::Mutex<()>,
     /// INVARIANT: as many as there are unsettled deliveries: their partitions are paused meanwhile.
     retries: UnboundedSender<(Handle, Duration)>,
     waiting: tokio::sync::Mutex<UnboundedReceiver<(Handle, Duration)>>,
@@ -157,7 +154,7 @@ impl Topics {
         session: u64,
     ) -> Result<Self, SourceError> {
         const DOING: &str = "opening the topics";
-        let offsets = Arc::new(Mutex::new(Offsets::default()));
+        let (offsets, changed) = (Arc::new(Mutex::new(Offsets::default())), Arc::new(Notify::new()));
         let kilobytes = (settings.fetch_bytes_max / 1024).clamp(1, 2_000_000);
         let reader: Reader = config
             .clone()
@@ -172,7 +169,7 @@ impl Topics {
             .set("queued.max.messages.kbytes", kilobytes.to_string())
             // As shipped, a client that has enough in hand does not fetch for a second, however soon that is used up.
             .set("fetch.queue.backoff.ms", "5")
-            .create_with_context(Watch::new(Arc::clone(&offsets)))
+            .create_with_context(Watch::new(Arc::clone(&offsets), Arc::clone(&changed)))
             .map_err(|error| failed(DOING, error))?;
         let producer: FutureProducer = config
             .clone()
@@ -190,7 +187,8 @@ impl Topics {
         }
         let (retries, waiting) = unbounded_channel();
         let (consumer, waiting) = (Mutex::new(Some(Arc::new(reader))), tokio::sync::Mutex::new(waiting));
-        Ok(Self { settings, consumer, producer, offsets, retries, waiting })
+        let committing = tokio::sync::Mutex::default();
+        Ok(Self { settings, consumer, producer, offsets, changed, committing, retries, waiting })
     }
 
     /// Waits until there is a topic for dead letters. The producer asks: then brokers that make topics on use make it.
@@ -259,24 +257,6 @@ impl Topics {
             }
         }
     }
-
-    /// Commits how far each of `places` has come.
-    async fn commit(&self, places: &BTreeSet<Place>) -> Result<(), SourceError> {
-        let mut list = TopicPartitionList::new();
-        for place in places {
-            if let Some(position) = self.offsets().position(place) {
-                let added = list.add_partition_offset(&place.0, place.1, Offset::Offset(position));
-                added.map_err(|error| failed(DOING, error))?;
-            }
-        }
-        let Some(consumer) = self.consumer().filter(|_| list.count() > 0) else { return Ok(()) };
-        let committing = tokio::task::spawn_blocking(move || consumer.commit(&list, CommitMode::Sync));
-        match tokio::time::timeout(self.settings.timeout, committing).await {
-            Ok(Ok(committed)) => committed.map_err(|error| failed(DOING, error)),
-            Ok(Err(error)) => Err(unavailable(DOING, error)),
-            Err(_) => Err(unavailable(DOING, "no answer in time")),
-        }
-    }
 }
 
 /// What a broker says about a topic that it was asked for, when that is bad.
@@ -341,13 +321,9 @@ impl Broker for Topics {
                 Err(error) => Err(error),
             });
         }
-        let places = finished.iter().map(|at| items[*at].0.place.clone()).collect();
-        if let Err(error) = self.commit(&places).await {
-            let is_taken = error.kind() == SourceErrorKind::Refused;
-            for (at, failure) in finished.iter().zip(each(&error, finished.len())) {
-                self.offsets().reopen(&items[*at].0);
-                results[*at] = if is_taken { Ok(Settled::Gone) } else { failure };
-            }
+        let handles: Vec<_> = finished.iter().map(|at| &items[*at].0).collect();
+        for (at, committed) in finished.iter().zip(self.commit(&handles).await) {
+            results[*at] = committed;
         }
         results
     }
@@ -360,6 +336,7 @@ impl Broker for Topics {
 
     async fn give_back(&self, _: Vec<Handle>) -> Result<(), SourceError> {
         self.offsets().clear();
+        self.changed.notify_waiters();
         let consumer = self.consumer.lock().unwrap_or_else(PoisonError::into_inner).take();
         // Leaving the group waits for the broker.
         let leaving = tokio::task::spawn_blocking(move || drop(consumer));
@@ -382,29 +359,4 @@ impl Broker for Topics {
     fn horizon(&self) -> Horizon {
         self.settings.horizon
     }
-}
-
-/// A failure that the client told. Refused: the partition is not ours, or not for us.
-fn failed(doing: &'static str, error: KafkaError) -> SourceError {
-    let code = error.rdkafka_error_code();
-    let is_refused = code.is_some_and(|code| {
-        TAKEN_AWAY.contains(&code)
-            || matches!(
-                code,
-                RDKafkaErrorCode::TopicAuthorizationFailed
-                    | RDKafkaErrorCode::GroupAuthorizationFailed
-                    | RDKafkaErrorCode::MessageSizeTooLarge
-                    | RDKafkaErrorCode::InvalidTopic
-            )
-    });
-    let kind = if is_refused { SourceErrorKind::Refused } else { SourceErrorKind::Unavailable };
-    SourceError::new(kind, doing).because(error)
-}
-
-fn refused(doing: &'static str, why: String) -> SourceError {
-    SourceError::new(SourceErrorKind::Refused, doing).because(why)
-}
-
-fn unavailable(doing: &'static str, why: impl Into<onlyonce_core::BoxError>) -> SourceError {
-    SourceError::new(SourceErrorKind::Unavailable, doing).because(why)
 }

@@ -100,11 +100,16 @@ pub async fn open(url: &str, options: &Options) -> Result<Box<dyn Source>, Sourc
 /// The same failure for each of `count` items.
 #[cfg(any(feature = "redis-streams", feature = "nats", feature = "kafka"))]
 fn each<T>(error: &SourceError, count: usize) -> Vec<Result<T, SourceError>> {
+    (0..count).map(|_| Err(again(error))).collect()
+}
+
+/// The same failure of another item.
+#[cfg(any(feature = "redis-streams", feature = "nats", feature = "kafka"))]
+fn again(error: &SourceError) -> SourceError {
     use std::error::Error as _;
 
     let cause = error.source().map(ToString::to_string).unwrap_or_default();
-    let again = || SourceError::new(error.kind(), "settling deliveries").because(cause.clone());
-    (0..count).map(|_| Err(again())).collect()
+    SourceError::new(error.kind(), "settling deliveries").because(cause)
 }
 
 /// Which feature a scheme needs.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rdkafka::ClientContext;
 use rdkafka::consumer::{BaseConsumer, ConsumerContext, Rebalance};
+use tokio::sync::Notify;
 use tracing::debug;
 
 use super::offsets::Offsets;
@@ -12,12 +13,13 @@ use super::offsets::Offsets;
 /// Told by the client, on the thread that polls it.
 pub(crate) struct Watch {
     offsets: Arc<Mutex<Offsets>>,
+    changed: Arc<Notify>,
     has_changed: AtomicBool,
 }
 
 impl Watch {
-    pub(super) fn new(offsets: Arc<Mutex<Offsets>>) -> Self {
-        Self { offsets, has_changed: AtomicBool::new(false) }
+    pub(super) fn new(offsets: Arc<Mutex<Offsets>>, changed: Arc<Notify>) -> Self {
+        Self { offsets, changed, has_changed: AtomicBool::new(false) }
     }
 
     /// Whether partitions came or went since this was asked last.
@@ -44,6 +46,8 @@ impl ConsumerContext for Watch {
             }
             Rebalance::Error(error) => debug!(%error, "a rebalance failed"),
         }
+        drop(offsets);
         self.has_changed.store(true, Ordering::Relaxed);
+        self.changed.notify_waiters();
     }
 }

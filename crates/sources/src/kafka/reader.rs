@@ -20,8 +20,9 @@ use rdkafka::{Message as _, TopicPartitionList};
 use tokio::time::Sleep;
 use tokio_util::time::DelayQueue;
 
+use super::failure::failed;
 use super::offsets::Place;
-use super::{Handle, Reader, Topics, convert, failed};
+use super::{Handle, Reader, Topics, convert};
 use crate::ledger::{Before, Ledger};
 use crate::pumped::{Patience, expired};
 

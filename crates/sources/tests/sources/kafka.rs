@@ -1,13 +1,11 @@
 //! Kafka: the suites on librdkafka's mock cluster, and what only this broker does. Its groups take seconds to form, so
 //! everything waits for them together.
 
-use std::collections::HashSet;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use onlyonce_inbox::source::FETCH_MAX;
-use onlyonce_inbox::suite::in_time;
 use onlyonce_inbox::{Extended, Horizon, Settled, Settlement, Source, SourceErrorKind};
 use onlyonce_sources::{Options, open};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -17,7 +15,7 @@ use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
 use rdkafka::{ClientConfig, Message as _, Offset, TopicPartitionList};
 
 use crate::broker;
-use crate::stage::{Letter, Stage, ack, bodies, fetch, fetched, patient, settle};
+use crate::stage::{Letter, Stage, ack, bodies, fetch, finish_all, patient, settle};
 
 type Mock = MockCluster<'static, DefaultProducerContext>;
 type Order = Box<dyn FnOnce(&Mock) + Send>;
@@ -92,25 +90,36 @@ impl Kafka {
         self.producer.send(record, Duration::from_mins(1)).await.expect("sent");
     }
 
-    /// What the group has committed in each partition that has a record, and what there is.
     fn committed(&self) -> Vec<(i64, i64)> {
-        let consumer: BaseConsumer =
-            Self::config(&self.cluster).set("group.id", "workers").create().expect("a consumer");
-        let timeout = Duration::from_mins(1);
-        let found = consumer.fetch_metadata(Some("orders"), timeout).expect("a topic");
-        let mut list = TopicPartitionList::new();
-        for partition in found.topics()[0].partitions() {
-            list.add_partition("orders", partition.id());
-        }
-        let committed = consumer.committed_offsets(list, timeout).expect("offsets");
-        let (mut places, high) =
-            (Vec::new(), |partition| consumer.fetch_watermarks("orders", partition, timeout));
-        for place in committed.elements() {
-            let offset = if let Offset::Offset(offset) = place.offset() { offset } else { 0 };
-            places.push((offset, high(place.partition()).expect("watermarks").1));
-        }
-        places
+        committed(&self.cluster.servers)
     }
+
+    fn outstanding(&self) -> u64 {
+        outstanding(&self.cluster.servers)
+    }
+}
+
+/// What the group has committed in each partition, and what there is.
+pub(crate) fn committed(servers: &str) -> Vec<(i64, i64)> {
+    let mut config = ClientConfig::new();
+    let created = config.set("bootstrap.servers", servers).set("group.id", "workers").create();
+    let (consumer, timeout): (BaseConsumer, _) = (created.expect("a consumer"), Duration::from_mins(1));
+    let found = consumer.fetch_metadata(Some("orders"), timeout).expect("a topic");
+    let mut list = TopicPartitionList::new();
+    for partition in found.topics()[0].partitions() {
+        list.add_partition("orders", partition.id());
+    }
+    let committed = consumer.committed_offsets(list, timeout).expect("offsets");
+    let high = |partition| consumer.fetch_watermarks("orders", partition, timeout).expect("watermarks").1;
+    let offset = |offset| if let Offset::Offset(offset) = offset { offset } else { 0 };
+    let places = committed.elements();
+    places.iter().map(|place| (offset(place.offset()), high(place.partition()))).collect()
+}
+
+/// How many records the group has still to finish.
+pub(crate) fn outstanding(servers: &str) -> u64 {
+    let missing: i64 = committed(servers).iter().map(|(committed, high)| high - committed).sum();
+    u64::try_from(missing).expect("no further than the end")
 }
 
 impl Stage for Kafka {
@@ -157,13 +166,6 @@ impl Stage for Kafka {
     async fn take_away(&self) {}
 }
 
-impl Kafka {
-    fn outstanding(&self) -> u64 {
-        let missing: i64 = self.committed().iter().map(|(committed, high)| high - committed).sum();
-        u64::try_from(missing).expect("no further than the end")
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_clause_and_every_window_holds_on_kafka() {
     macro_rules! at_once {
@@ -195,6 +197,7 @@ async fn what_only_kafka_does() {
         no_further_than_the_first_unfinished_is_committed(),
         a_retry_holds_up_its_partition_and_no_other(),
         a_revoked_delivery_is_gone(),
+        a_commit_that_is_refused_is_made_when_it_may_be(),
         a_broker_that_was_away_costs_no_record(),
         who_has_read_enough_ahead_hears_of_rebalances_and_reads_on(),
         what_cannot_be_opened_is_told(),
@@ -253,45 +256,48 @@ async fn a_revoked_delivery_is_gone() {
         assert_eq!(extended, Extended::Gone);
     }
     assert_eq!(stage.outstanding(), 2, "nothing was finished in another's place");
-    // A group may change more than once until it is at rest: then these are gone as well, and come again.
-    let (mut mine, mut theirs) = (mine, theirs);
-    let begun = std::time::Instant::now();
-    while stage.outstanding() > 0 {
-        assert!(begun.elapsed() < Duration::from_mins(5), "the group is never at rest");
-        for (source, found) in [(&first, &mut mine), (&second, &mut theirs)] {
-            for delivery in found.drain(..) {
-                settle(&**source, delivery.tag, Settlement::Ack).await.expect("answered");
-            }
-            let patience = Duration::from_millis(100);
-            *found = tokio::time::timeout(patience, fetched(&**source, 2)).await.unwrap_or_default();
-        }
-    }
+    finish_all(vec![(&*first, mine), (&*second, theirs)], async || stage.outstanding()).await;
     first.close().await.expect("closed");
     second.close().await.expect("closed");
+}
+
+async fn a_commit_that_is_refused_is_made_when_it_may_be() {
+    use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+
+    let stage = Kafka::new(1);
+    for body in ["a", "b", "c"] {
+        stage.publish(&[], body.as_bytes()).await;
+    }
+    let source = stage.open(patient()).await;
+    let held = fetch(&*source, 3).await;
+    let refusals = [
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE,
+    ];
+    for (delivery, refusal) in held.iter().zip(refusals) {
+        let before = stage.committed()[0].0;
+        stage.cluster.order(move |cluster| cluster.request_errors(RDKafkaApiKey::OffsetCommit, &[refusal]));
+        let error = settle(&*source, delivery.tag, Settlement::Ack).await.expect_err("refused");
+        assert_eq!(error.kind(), SourceErrorKind::Refused, "{error:?}");
+        let extended = source.extend(&[delivery.tag]).await.expect("answered").remove(0).expect("answered");
+        assert_eq!(extended, Extended::Extended, "nobody took it away");
+        assert_eq!(stage.committed(), [(before, 3)]);
+        // Somebody gave us the right.
+        ack(&*source, delivery.tag).await;
+        assert_eq!(stage.committed(), [(before + 1, 3)]);
+    }
+    source.close().await.expect("closed");
 }
 
 async fn a_broker_that_was_away_costs_no_record() {
     let stage = Kafka::new(1);
     stage.publish(&[], b"a").await;
     let source = stage.open(patient()).await;
-    let mut found = fetch(&*source, 1).await;
+    let found = fetch(&*source, 1).await;
     stage.restart().await;
     stage.publish(&[], b"b").await;
-    in_time("everything finished", async {
-        // The group may be made anew: then what was delivered is gone, and comes again.
-        while stage.outstanding() > 0 {
-            let mut open = Vec::new();
-            for delivery in found.drain(..) {
-                if settle(&*source, delivery.tag, Settlement::Ack).await.is_err() {
-                    open.push(delivery);
-                }
-            }
-            let patience = Duration::from_millis(100);
-            found = tokio::time::timeout(patience, fetched(&*source, 2)).await.unwrap_or_default();
-            found.extend(open);
-        }
-    })
-    .await;
+    finish_all(vec![(&*source, found)], async || stage.outstanding()).await;
     source.close().await.expect("closed");
 }
 
@@ -312,22 +318,8 @@ async fn who_has_read_enough_ahead_hears_of_rebalances_and_reads_on() {
     let second = stage.open(patient()).await;
     let theirs = fetch(&*second, 1).await;
     assert_eq!((held.len(), theirs.len()), (1, 1));
-    let mut seen = HashSet::new();
-    let mut open = [(&first, held), (&second, theirs)];
-    in_time("everything finished", async {
-        while open.iter().any(|(_, found)| !found.is_empty()) || stage.outstanding() > 0 {
-            for (source, found) in &mut open {
-                let bodies = found.iter().map(|delivery| delivery.message.body.clone());
-                seen.extend(bodies);
-                let acks = found.drain(..).map(|delivery| (delivery.tag, Settlement::Ack)).collect();
-                source.settle(acks).await.expect("answered");
-                let patience = Duration::from_millis(100);
-                *found =
-                    tokio::time::timeout(patience, fetched(&***source, FETCH_MAX)).await.unwrap_or_default();
-            }
-        }
-    })
-    .await;
+    let members = vec![(&*first, held), (&*second, theirs)];
+    let seen = finish_all(members, async || stage.outstanding()).await;
     assert_eq!(seen.len(), bodies.len(), "none is left out");
     first.close().await.expect("closed");
     second.close().await.expect("closed");

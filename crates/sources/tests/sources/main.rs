@@ -3,6 +3,8 @@
 
 mod broker;
 #[cfg(feature = "kafka")]
+mod fake_kafka;
+#[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(feature = "nats")]
 mod nats;

@@ -1,8 +1,11 @@
 //! What a broker's tests stand on: a private server, a place in it that nobody else uses, and ways to look behind.
 
+use std::collections::HashSet;
 use std::future::{Future, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
+use onlyonce_inbox::source::FETCH_MAX;
 use onlyonce_inbox::suite::in_time;
 use onlyonce_inbox::{Delivery, Settled, Settlement, Source, SourceError, Tag};
 use onlyonce_sources::Options;
@@ -96,6 +99,48 @@ pub(crate) async fn settle(source: &dyn Source, tag: Tag, how: Settlement) -> Re
     let mut results = in_time("a settlement", source.settle(vec![(tag, how)])).await?;
     assert_eq!(results.len(), 1);
     results.remove(0)
+}
+
+/// Settles one delivery, for as long as that may still work.
+pub(crate) async fn settle_surely(
+    source: &dyn Source,
+    tag: Tag,
+    how: &Settlement,
+) -> Result<Settled, SourceError> {
+    let settling = async {
+        loop {
+            match settle(source, tag, how.clone()).await {
+                Err(error) if error.is_retryable() => tokio::task::yield_now().await,
+                settled => return settled,
+            }
+        }
+    };
+    in_time("a settlement", settling).await
+}
+
+/// Acknowledges what each of `members` has and gets until nothing is outstanding. Answers the bodies that were seen.
+///
+/// A group may change more than once until it is at rest: then what was delivered is gone, and comes again.
+pub(crate) async fn finish_all(
+    mut members: Vec<(&dyn Source, Vec<Delivery>)>,
+    outstanding: impl AsyncFn() -> u64,
+) -> HashSet<Bytes> {
+    let mut seen = HashSet::new();
+    in_time("everything finished", async {
+        while members.iter().any(|(_, held)| !held.is_empty()) || outstanding().await > 0 {
+            for (source, held) in &mut members {
+                seen.extend(held.iter().map(|delivery| delivery.message.body.clone()));
+                let acks = held.iter().map(|delivery| (delivery.tag, Settlement::Ack)).collect();
+                let mut settled = source.settle(acks).await.expect("answered").into_iter();
+                held.retain(|_| settled.next().is_some_and(|settled| settled.is_err()));
+                let patience = Duration::from_millis(100);
+                let more = tokio::time::timeout(patience, fetched(*source, FETCH_MAX)).await;
+                held.extend(more.unwrap_or_default());
+            }
+        }
+    })
+    .await;
+    seen
 }
 
 /// Acknowledges one delivery, which must be ours.
