@@ -13,8 +13,11 @@ const FIRST: u8 = 0;
 /// Who sweeps.
 pub const SWEEP: RecordId = id("onlyonce/sweep");
 
+/// Which keys the records are encrypted with.
+pub const ENCRYPTION: RecordId = id("onlyonce/encryption");
+
 /// All of them.
-const ALL: [RecordId; 1] = [SWEEP];
+const ALL: [RecordId; 2] = [SWEEP, ENCRYPTION];
 
 /// The id of the house's own record `name`, of at most 31 bytes: the name itself, so that whoever meets it in a store can
 /// read what it is.

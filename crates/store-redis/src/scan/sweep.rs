@@ -71,7 +71,7 @@ impl RedisStore {
             let heads = self.peek(&step.ids).await?;
             let mut due: Vec<_> = heads
                 .into_iter()
-                .filter(|(_, head)| head.record.due_at() <= head.now)
+                .filter(|(_, head)| head.as_ref().is_ok_and(|head| head.record.due_at() <= head.now))
                 .map(|(id, _)| id)
                 .collect();
             let is_too_much = due.len() > left;
