@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use onlyonce::StoreError;
 use onlyonce::key::derive::DeriveError;
 
+use crate::plain::plain_lines;
+
 /// The command line is not understood. Also what clap uses.
 pub(crate) const USAGE: u8 = 2;
 
@@ -51,11 +53,23 @@ pub(crate) enum Failure {
 impl Failure {
     /// Tells the user, in one line on standard error, and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        let (code, text) = match self {
+        match self {
             // `onlyonce … | head -1` is a normal way to use us.
             Self::Output(source) if source.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
-            Self::Output(source) => (OUTPUT, format!("the output cannot be written: {source}")),
             Self::Told(code) => return (*code).into(),
+            _ => {}
+        }
+        let (code, text) = self.told();
+        // When standard error is gone too, the exit code is all that is left to say it with.
+        let _ = writeln!(io::stderr().lock(), "error: {}", plain_lines(&text));
+        code.into()
+    }
+
+    /// The exit code, and what went wrong.
+    pub(crate) fn told(&self) -> (u8, String) {
+        match self {
+            Self::Output(source) => (OUTPUT, format!("the output cannot be written: {source}")),
+            Self::Told(code) => (*code, "it was told above".to_owned()),
             Self::Usage(text) => (USAGE, text.clone()),
             Self::Taken(text) => (TAKEN, text.clone()),
             Self::Unavailable(error) => (UNAVAILABLE, chain(error.as_ref())),
@@ -67,10 +81,7 @@ impl Failure {
                 let noun = if *warnings == 1 { "warning" } else { "warnings" };
                 (STRICT, format!("{warnings} {noun}, and --strict was given: no key was printed"))
             }
-        };
-        // When standard error is gone too, the exit code is all that is left to say it with.
-        let _ = writeln!(io::stderr().lock(), "error: {text}");
-        code.into()
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod key;
 mod man;
 mod output;
 mod paint;
+mod plain;
 mod proxy;
 mod records;
 mod serve;

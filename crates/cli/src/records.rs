@@ -33,7 +33,7 @@ Example:
   onlyonce records list --state unknown
   onlyonce records resolve ID --not-executed --why 'no such payment at the bank'
   onlyonce records export --store file:./onlyonce-data > records.jsonl
-  onlyonce records import --store file:./other records.jsonl
+  onlyonce records import --store file:./other records.jsonl --why 'moved from host 3'
 
 ",
     exit_codes!()

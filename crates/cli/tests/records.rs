@@ -81,7 +81,11 @@ fn an_export_taken_in_elsewhere_answers_the_same() {
     onlyonce().args(["records", "export", "--store", &from, "--output"]).arg(&file).assert().success();
     assert_eq!(fs::read_to_string(&file).expect("text").lines().count(), 1235);
     let import = |expected: &str| {
-        let assert = onlyonce().args(["records", "import", "--store", &to]).arg(&file).assert().success();
+        let assert = onlyonce()
+            .args(["records", "import", "--why", "moved", "--store", &to])
+            .arg(&file)
+            .assert()
+            .success();
         assert_eq!(String::from_utf8_lossy(&assert.get_output().stdout), expected);
     };
     import("1234 taken in, 0 left alone\n");
@@ -123,15 +127,20 @@ fn bad_input_is_refused_with_its_line() {
         ("another id", format!("{}\n{flipped}\n", lines[0]), 65, "line 2: the record is damaged"),
     ] {
         let target = dir.path().join(what.replace(' ', "-"));
-        let command =
-            onlyonce().args(["records", "import", "--store", &url(&target)]).write_stdin(input).assert();
+        let command = onlyonce()
+            .args(["records", "import", "--why", "moved", "--store", &url(&target)])
+            .write_stdin(input)
+            .assert();
         let stderr = String::from_utf8_lossy(&command.get_output().stderr).into_owned();
         command.code(code);
         assert!(stderr.contains(said), "{what}: {stderr}");
     }
     filled_with_another_secret(&to);
-    let refused =
-        onlyonce().args(["records", "import", "--store", &url(&to)]).write_stdin(text).assert().code(65);
+    let refused = onlyonce()
+        .args(["records", "import", "--why", "moved", "--store", &url(&to)])
+        .write_stdin(text)
+        .assert()
+        .code(65);
     assert!(String::from_utf8_lossy(&refused.get_output().stderr).contains("another secret"));
 }
 
@@ -158,4 +167,57 @@ fn every_command_has_help_with_an_example() {
         let help = onlyonce().args(["records", command, "--help"]).assert().success();
         assert!(String::from_utf8_lossy(&help.get_output().stdout).contains("Example:"), "{command}");
     }
+}
+
+/// What the audit beside a store says, as action, what, why and answer of each entry.
+fn audited(store: &Path) -> Vec<[String; 4]> {
+    let text = fs::read_to_string(format!("{}.audit.jsonl", store.display())).expect("an audit");
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("a line")).collect();
+    let part = |line: &serde_json::Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
+    let begun = lines.iter().filter(|line| line["action"].is_string());
+    let answer =
+        |n: &serde_json::Value| lines.iter().find(|line| line["n"] == *n && line["answer"].is_string());
+    begun
+        .map(|line| {
+            let answer = answer(&line["n"]).map(|line| part(line, "answer")).unwrap_or_default();
+            [part(line, "action"), part(line, "what"), part(line, "why"), answer]
+        })
+        .collect()
+}
+
+#[test]
+fn what_leaves_a_store_and_enters_it_is_audited() {
+    let (dir, from, to) = folders();
+    filled(&from, 3);
+    let file = dir.path().join("records.jsonl");
+    let export = ["records", "export", "--as", "alice", "--store", &url(&from), "--output"];
+    onlyonce().args(export).arg(&file).assert().success();
+    let text = file.display().to_string();
+    assert_eq!(audited(&from), [["export", &format!("to {text}"), "", "3 records"]]);
+    let import = ["records", "import", "--store", &url(&to)];
+    onlyonce().args(import).arg(&file).assert().code(2);
+    onlyonce().args(import).args(["--why", "moved"]).arg(&file).assert().success();
+    assert_eq!(audited(&to), [["import", &format!("from {text}"), "moved", "3 taken in, 0 left alone"]]);
+    // What cannot be audited is not done.
+    let nowhere = ["--audit", "/no/such/folder/audit.jsonl"];
+    let out = dir.path().join("more.jsonl");
+    let export = ["records", "export", "--store", &url(&from), "--output"];
+    onlyonce().args(export).arg(&out).args(nowhere).assert().code(69);
+    assert!(!out.exists(), "it was exported all the same");
+    let copy = dir.path().join("copy");
+    onlyonce().args(["records", "backup", "--store", &url(&from)]).arg(&copy).args(nowhere).assert().code(69);
+    assert!(!copy.exists());
+    onlyonce().args(["records", "backup", "--store", &url(&from)]).arg(&copy).assert().success();
+    assert_eq!(audited(&from)[1][..2], ["backup", &format!("to {}", copy.display())]);
+    // A failure is told, too.
+    onlyonce().args(import).args(["--why", "again"]).write_stdin("hello").assert().code(65);
+    fs::write(
+        &file,
+        format!("{}\nhello\n", fs::read_to_string(&file).expect("text").lines().next().expect("a head")),
+    )
+    .expect("written");
+    onlyonce().args(import).args(["--why", "again"]).arg(&file).assert().code(65);
+    let last = audited(&to).pop().expect("an entry");
+    assert!(last[3].starts_with("failed") && last[3].contains("line 2"), "{last:?}");
 }

@@ -16,8 +16,11 @@ pub const SWEEP: RecordId = id("onlyonce/sweep");
 /// Who sweeps while that record cannot be read.
 pub const SWEEP_SPARE: RecordId = id("onlyonce/sweep-spare");
 
+/// Which keys the records are encrypted with.
+pub const ENCRYPTION: RecordId = id("onlyonce/encryption");
+
 /// All of them.
-const ALL: [RecordId; 2] = [SWEEP, SWEEP_SPARE];
+const ALL: [RecordId; 3] = [SWEEP, SWEEP_SPARE, ENCRYPTION];
 
 /// The id of the house's own record `name`, of at most 31 bytes: the name itself, so that whoever meets it in a store can
 /// read what it is.

@@ -4,6 +4,7 @@ mod by_id;
 pub mod encrypted;
 pub mod error;
 pub mod memory;
+mod page;
 pub mod recent;
 pub mod tier;
 pub mod tiered;
@@ -15,11 +16,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::clock::Timestamp;
 use crate::error::MisuseError;
-use crate::house;
-use crate::record::{Fence, Record, StateKind};
-use crate::scope::{RecordId, ScopeTag};
+use crate::record::{Fence, Record};
+use crate::scope::RecordId;
 use crate::secret::Secret;
 use crate::transition::{
     Abandon, AbandonAnswer, Claim, ClaimAnswer, Complete, CompleteAnswer, Erase, EraseAnswer, RecordStep,
@@ -28,6 +27,7 @@ use crate::transition::{
 
 pub use by_id::{ById, IdHasher, Ids};
 pub use error::{StoreError, StoreErrorKind};
+pub use page::{Filling, Listing, PAGE_BYTES_MAX, PAGE_MAX, Page, Unreadable};
 pub use watches::{Watches, is_worth_waking};
 
 /// What a store operation returns: an answer, or a failure of the store itself.
@@ -38,8 +38,6 @@ pub type Batch<T> = Vec<Result<T, StoreError>>;
 
 /// The most items in one batch.
 pub const BATCH_MAX: usize = 1000;
-/// The most records on one page of a listing.
-pub const PAGE_MAX: usize = 1000;
 
 /// Decides who owns a key, and remembers what the owner produced.
 ///
@@ -63,7 +61,8 @@ pub const PAGE_MAX: usize = 1000;
 /// 11. *Resolve and erase*: an operator's verdict applies to unknown or sealed records of that fence only; erasure
 ///     drops bodies and keeps the key used.
 /// 12. *Sweep*: removes only what has expired, never a live record, and never more than its budget.
-/// 13. *Reads*: lookup, list and stats show the records as the commands would read them.
+/// 13. *Reads*: lookup, list and stats show the records as the commands would read them. A page of a listing is bounded in
+///     records and in bytes, and names what cannot be read.
 /// 14. *Batches*: a batch answers as its items in order would have, each for itself.
 /// 15. *Watch*: a watch that was set before a change by this process wakes after it.
 /// 16. *Damage*: what cannot be read is an error, never absent, and the key is not granted.
@@ -185,49 +184,6 @@ pub struct Durability {
     pub node_loss: bool,
 }
 
-/// Which records an operator asks for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listing {
-    /// Only these states; all when empty.
-    pub states: Vec<StateKind>,
-    /// Only this namespace and principal.
-    pub scope: Option<ScopeTag>,
-    /// Only ids that begin with these hexadecimal digits.
-    pub prefix: Option<String>,
-    /// Only records first claimed before this.
-    pub created_before: Option<Timestamp>,
-    /// Only ids after this one: the `next` of the page before.
-    pub after: Option<RecordId>,
-    /// How many at most; [`PAGE_MAX`] when zero or larger.
-    pub limit: usize,
-}
-
-impl Listing {
-    /// The number of records a page may have.
-    pub fn page_size(&self) -> usize {
-        if self.limit == 0 { PAGE_MAX } else { self.limit.min(PAGE_MAX) }
-    }
-
-    /// Whether `record`, as commands read it, is asked for. `after` and `limit` are the store's to keep. The house's own
-    /// records never are: they are nobody's operation.
-    pub fn wants(&self, id: &RecordId, record: &Record) -> bool {
-        !house::is_ours(id)
-            && (self.states.is_empty() || self.states.contains(&record.kind()))
-            && self.scope.is_none_or(|tag| id.is_in(tag))
-            && self.prefix.as_ref().is_none_or(|prefix| id.begins_with(prefix))
-            && self.created_before.is_none_or(|before| record.created_at < before)
-    }
-}
-
-/// Part of a listing.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Page {
-    /// In the order of their ids.
-    pub records: Vec<(RecordId, Record)>,
-    /// Where the next page starts; `None` on the last.
-    pub next: Option<RecordId>,
-}
-
 /// How many records one sweep may touch: 1 to 10 000, so that it never holds others up for long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepBudget(usize);
@@ -274,6 +230,8 @@ pub struct Stats {
     pub released: u64,
     /// Unknown records, likewise.
     pub unknown: u64,
+    /// Records whose state cannot be read. One whose state can be, and only its body not, counts by its state.
+    pub unreadable: u64,
     /// Bytes the records take, as far as the store can tell.
     pub bytes: u64,
     /// How long the record that has been expired longest has been waiting for a sweep.
@@ -283,7 +241,7 @@ pub struct Stats {
 impl Stats {
     /// All records.
     pub const fn records(&self) -> u64 {
-        self.in_flight + self.completed + self.released + self.unknown
+        self.in_flight + self.completed + self.released + self.unknown + self.unreadable
     }
 }
 

@@ -16,8 +16,9 @@ use crate::limits::Room;
 use crate::observe::{Observer, Traced};
 use crate::principal::{self, TokenVerifier};
 use crate::route::Route;
-use crate::rules::{Acknowledgement, PrincipalRule, Rules, RulesError};
+use crate::rules::{Acknowledgement, PrincipalRule, Retain, Rules, RulesError};
 use crate::service::OnceService;
+use crate::snapshot::Snapshot;
 
 /// Asked before every replay whether the caller may still have the answer: credentials are revoked, answers are not.
 pub trait ReplayCheck: fmt::Debug + Send + Sync + 'static {
@@ -153,6 +154,28 @@ impl Handle {
             }
         }
         scopes
+    }
+
+    /// What may be kept of an answer that did not come from the application, but from somebody who knows it: by the rules
+    /// for `path`. Without a path by those of every route at once, because a record does not tell which was its own. `None`
+    /// when only the status may be kept.
+    pub fn kept(&self, answer: &Snapshot, path: Option<&str>) -> Option<Snapshot> {
+        let routes = match path {
+            Some(path) => vec![self.0.route(path)],
+            None => {
+                let routes = self.0.routes.load();
+                routes.listed.iter().chain([&routes.rest]).map(Arc::clone).collect()
+            }
+        };
+        if routes.iter().any(|route| route.retain == Retain::StatusOnly) {
+            return None;
+        }
+        let redactions = routes.iter().filter_map(|route| route.redaction.as_ref());
+        let Some(all) = redactions.cloned().reduce(|all, more| all.and(&more)) else {
+            return Some(answer.clone());
+        };
+        let redacted = all.apply(&answer.headers, answer.trailers.as_ref(), &answer.body)?;
+        Some(redacted.into_snapshot(answer.status))
     }
 }
 

@@ -1,15 +1,17 @@
 //! What is taken out of an answer before it is kept. The first caller gets the answer as it was; what is replayed is what
 //! was kept.
 
+mod scan;
+
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName};
-use onlyonce_core::fingerprint::canonical::read_strict;
-use serde_json::Value;
+use http::{HeaderMap, HeaderName, StatusCode};
 
 use crate::rules::{Rules, RulesError, check_header, check_pointer};
+use crate::snapshot::Snapshot;
 
 /// What stands where something was taken out.
 pub const REDACTED: &str = "[redacted]";
+const REDACTED_JSON: &[u8] = b"\"[redacted]\"";
 
 /// Fields that say what the bytes of a body are: no longer true of another body.
 const DIGESTS: [&str; 6] =
@@ -36,6 +38,16 @@ pub(crate) struct Redacted {
     pub(crate) headers: HeaderMap,
     pub(crate) trailers: Option<HeaderMap>,
     pub(crate) body: Bytes,
+    /// Whether anything was taken out.
+    pub(crate) is_changed: bool,
+}
+
+impl Redacted {
+    /// The answer of `status` as it is kept, marked by what was done to it.
+    pub(crate) fn into_snapshot(self, status: StatusCode) -> Snapshot {
+        let Self { headers, trailers, body, is_changed } = self;
+        Snapshot { status, headers, trailers, body, is_redacted: is_changed }
+    }
 }
 
 impl Redaction {
@@ -56,64 +68,48 @@ impl Redaction {
         body: &Bytes,
     ) -> Option<Redacted> {
         let redacted = self.body(body)?;
-        let is_changed = redacted != *body;
-        let cleared = |fields: &HeaderMap| {
+        let mut is_changed = redacted != *body;
+        let is_of_old_body = is_changed;
+        let mut cleared = |fields: &HeaderMap| {
             let mut fields = fields.clone();
             for name in &self.headers {
-                fields.remove(name);
+                is_changed |= fields.remove(name).is_some();
             }
-            if is_changed {
+            if is_of_old_body {
                 for name in DIGESTS {
                     fields.remove(name);
                 }
             }
             fields
         };
-        Some(Redacted { headers: cleared(headers), trailers: trailers.map(cleared), body: redacted })
+        let (headers, trailers) = (cleared(headers), trailers.map(&mut cleared));
+        Some(Redacted { headers, trailers, body: redacted, is_changed })
+    }
+
+    /// Takes out what this one and `other` do.
+    #[must_use]
+    pub(crate) fn and(mut self, other: &Self) -> Self {
+        self.members.extend(other.members.iter().cloned());
+        self.headers.extend(other.headers.iter().cloned());
+        self
     }
 
     fn body(&self, body: &Bytes) -> Option<Bytes> {
         if self.members.is_empty() || body.is_empty() {
             return Some(body.clone());
         }
-        // Strict: where two parsers would find the member in two places, it may be left in one of them.
-        let mut document = read_strict(body).ok()?;
-        let mut found = false;
-        for places in &self.members {
-            found |= redact(&mut document, places);
+        let found = scan::found(body, &self.members)?;
+        let mut kept = Vec::with_capacity(body.len());
+        let mut from = 0;
+        for range in &found {
+            kept.extend_from_slice(&body[from..range.start]);
+            kept.extend_from_slice(REDACTED_JSON);
+            from = range.end;
         }
-        // What has nothing to hide stays byte for byte what it was.
-        if found { serde_json::to_vec(&document).ok().map(Bytes::from) } else { Some(body.clone()) }
+        // All around what was found stays byte for byte what it was: numbers, blanks and the order of members.
+        kept.extend_from_slice(&body[from..]);
+        Some(if found.is_empty() { body.clone() } else { kept.into() })
     }
-}
-
-/// Takes out what `places` lead to, and says whether there was anything.
-fn redact(value: &mut Value, places: &[Place]) -> bool {
-    let Some((place, rest)) = places.split_first() else {
-        *value = Value::String(REDACTED.to_owned());
-        return true;
-    };
-    match (place, value) {
-        (Place::At(name), Value::Object(members)) => {
-            members.get_mut(name).is_some_and(|member| redact(member, rest))
-        }
-        (Place::At(name), Value::Array(elements)) => {
-            let at = name.parse::<usize>().ok();
-            at.and_then(|at| elements.get_mut(at)).is_some_and(|element| redact(element, rest))
-        }
-        (Place::All, Value::Object(members)) => redact_all(members.values_mut(), rest),
-        (Place::All, Value::Array(elements)) => redact_all(elements.iter_mut(), rest),
-        _ => false,
-    }
-}
-
-/// The same in every one of `values`: none is left out because another was found.
-fn redact_all<'v>(values: impl Iterator<Item = &'v mut Value>, places: &[Place]) -> bool {
-    let mut found = false;
-    for value in values {
-        found |= redact(value, places);
-    }
-    found
 }
 
 /// A JSON pointer (RFC 6901) in which `*` stands for every member or element.
@@ -148,9 +144,9 @@ mod tests {
         for (pointer, expected) in [
             ("/card/number", r#""number":"[redacted]""#),
             ("/card", r#""card":"[redacted]""#),
-            ("/items/1/to", r#"[{"to":"a"},{"n":1,"to":"[redacted]"}]"#),
-            ("/items/*/to", r#"[{"to":"[redacted]"},{"n":1,"to":"[redacted]"}]"#),
-            ("/card/*", r#"{"exp":"[redacted]","number":"[redacted]"}"#),
+            ("/items/1/to", r#"[{"to":"a"},{"to":"[redacted]","n":1}]"#),
+            ("/items/*/to", r#"[{"to":"[redacted]"},{"to":"[redacted]","n":1}]"#),
+            ("/card/*", r#"{"number":"[redacted]","exp":"[redacted]"}"#),
             ("/a~1b/~0", r#"{"~":"[redacted]"}"#),
         ] {
             let kept = kept(&[pointer], body).unwrap();
@@ -168,8 +164,54 @@ mod tests {
     }
 
     #[test]
+    fn all_around_what_is_taken_out_stays_byte_for_byte() {
+        let before =
+            r#" { "z" : 0.1000000000000000055 , "id":12345678901234567890, "n":1E400,"t":"\u00e9\/", "#;
+        let after = r#" , "a" : [ 1.50, -0.0, {"card":7} ] } "#;
+        for value in ["\"4111\"", "{\"number\": 1, \"x\": [\"]}\"]}", "[ ]", "-1.5e3", "null", "\"\\\"}\""] {
+            let body = format!("{before}\"card\":{value}{after}");
+            let expected = format!("{before}\"card\":\"[redacted]\"{after}");
+            assert_eq!(
+                kept(&["/card", "/card/number"], &body).as_deref(),
+                Some(expected.as_str()),
+                "{value}"
+            );
+        }
+        let escaped = kept(&["/card"], r#"{"\u0063ard":1,"b":2}"#);
+        assert_eq!(escaped.as_deref(), Some(r#"{"\u0063ard":"[redacted]","b":2}"#));
+    }
+
+    #[test]
+    fn it_is_told_whether_anything_was_taken_out() {
+        let rules = Rules {
+            redact: Some(vec!["/a".to_owned()]),
+            redact_headers: Some(vec!["x-token".to_owned()]),
+            ..Rules::default()
+        };
+        let redaction = Redaction::new(&rules).unwrap().unwrap();
+        let with_token = HeaderMap::from_iter([(HeaderName::from_static("x-token"), "v".parse().unwrap())]);
+        for (headers, body, expected) in [
+            (HeaderMap::new(), "{\"b\":1}", false),
+            (HeaderMap::new(), "{\"a\":1}", true),
+            (with_token, "{\"b\":1}", true),
+        ] {
+            let redacted = redaction.apply(&headers, None, &Bytes::from_static(body.as_bytes())).unwrap();
+            assert_eq!(redacted.is_changed, expected, "{body}");
+        }
+    }
+
+    #[test]
     fn what_parsers_do_not_agree_on_is_not_kept() {
-        for body in ["not json", "{\"card\":", r#"{"card":1,"card":2}"#, "\u{1f}\u{8b}\u{8}\u{0}", "{} {}"] {
+        let bodies = [
+            "not json",
+            "{\"card\":",
+            r#"{"card":1,"card":2}"#,
+            "\u{1f}\u{8b}\u{8}\u{0}",
+            "{} {}",
+            "\u{feff}{}",
+        ];
+        let named_twice = r#"{"card":1,"c\u0061rd":2}"#;
+        for body in bodies.into_iter().chain([named_twice, "{\"a\":01}", "{\"a\":\"\\x\"}"]) {
             assert_eq!(kept(&["/card"], body), None, "{body:?}");
         }
     }

@@ -7,7 +7,7 @@ use onlyonce_core::transition::Replay;
 use onlyonce_core::{Body as Kept, Tombstone};
 
 use crate::body::Body;
-use crate::header::{IDEMPOTENCY_REPLAYED, IDEMPOTENT_REPLAYED, ONLYONCE_REDACTED};
+use crate::header::{IDEMPOTENCY_REPLAYED, IDEMPOTENT_REPLAYED};
 use crate::problem::{Problem, ProblemKind};
 use crate::route::Route;
 use crate::rules::{Profile, ReplayStatus};
@@ -32,9 +32,6 @@ pub(crate) fn replay(route: &Route, replay: &Replay) -> Result<Replayed, CodecEr
         Kept::Kept(bytes) => bytes,
     };
     let mut response = Snapshot::decode(bytes)?.into_response();
-    if route.redaction.is_some() {
-        response.headers_mut().insert(ONLYONCE_REDACTED, HeaderValue::from_static("true"));
-    }
     if route.replay_status == ReplayStatus::Ok && response.status().is_success() {
         *response.status_mut() = StatusCode::OK;
     }

@@ -15,6 +15,7 @@ use onlyonce_core::record::codec::wire::{Reader, Writer};
 use onlyonce_core::{MisuseError, Outcome, Tombstone};
 
 use crate::body::Body;
+use crate::header::ONLYONCE_REDACTED;
 
 /// Marks outcomes that this crate wrote, so that bytes of another door are never read as an answer.
 pub const CONTENT_VERSION: u16 = 2;
@@ -56,12 +57,15 @@ pub struct Snapshot {
     pub trailers: Option<HeaderMap>,
     /// Its body.
     pub body: Bytes,
+    /// Whether something was taken out of it before it was kept.
+    pub is_redacted: bool,
 }
 
 impl Snapshot {
     /// Writes what may be replayed of an answer.
     pub fn encode(&self, keep_cookies: bool) -> Vec<u8> {
-        encode(self.status, &self.headers, self.trailers.as_ref(), &self.body, keep_cookies)
+        let marks = if self.is_redacted { &[MARK_REDACTED][..] } else { &[] };
+        write(self.status, (&self.headers, marks), self.trailers.as_ref(), &self.body, keep_cookies)
     }
 
     /// The outcome that is replayed as this answer.
@@ -82,12 +86,13 @@ impl Snapshot {
         }
         let status = StatusCode::from_u16(u16::from_be_bytes(reader.array()?))
             .map_err(|_| CodecError::Damaged("status"))?;
-        let headers = decode_lines(&mut reader)?;
+        let mut headers = decode_lines(&mut reader)?;
+        let is_redacted = headers.remove(ONLYONCE_REDACTED).is_some();
         let trailers = decode_lines(&mut reader)?;
         let body = reader.bytes(BODY_BYTES_MAX)?;
         reader.end()?;
         let trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
-        Ok(Self { status, headers, trailers, body })
+        Ok(Self { status, headers, trailers, body, is_redacted })
     }
 
     /// The answer, to be sent.
@@ -95,9 +100,16 @@ impl Snapshot {
         let mut response = Response::new(Body::whole(self.body, self.trailers));
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
+        if self.is_redacted {
+            let (name, value) = MARK_REDACTED;
+            response.headers_mut().insert(name, value);
+        }
         response
     }
 }
+
+/// Says of an answer on record that something was taken out of it. No application's own: those are not kept.
+const MARK_REDACTED: (HeaderName, HeaderValue) = (ONLYONCE_REDACTED, HeaderValue::from_static("true"));
 
 /// Writes what may be replayed of an answer that is still needed.
 pub(crate) fn encode(
@@ -107,12 +119,23 @@ pub(crate) fn encode(
     body: &Bytes,
     keep_cookies: bool,
 ) -> Vec<u8> {
+    write(status, (headers, &[]), trailers, body, keep_cookies)
+}
+
+/// The same, with marks of our own among the headers.
+fn write(
+    status: StatusCode,
+    (headers, marks): (&HeaderMap, &[(HeaderName, HeaderValue)]),
+    trailers: Option<&HeaderMap>,
+    body: &Bytes,
+    keep_cookies: bool,
+) -> Vec<u8> {
     let mut writer = Writer::with_capacity(body.len() + 48 * headers.len() + 64);
     writer.byte(VERSION);
     writer.raw(&status.as_u16().to_be_bytes());
-    encode_lines(&mut writer, headers, keep_cookies);
+    encode_lines(&mut writer, headers, marks, keep_cookies);
     match trailers {
-        Some(trailers) => encode_lines(&mut writer, trailers, keep_cookies),
+        Some(trailers) => encode_lines(&mut writer, trailers, &[], keep_cookies),
         None => writer.number(0),
     }
     writer.bytes(body);
@@ -121,15 +144,20 @@ pub(crate) fn encode(
     writer.finish()
 }
 
-fn encode_lines(writer: &mut Writer, headers: &HeaderMap, keep_cookies: bool) {
+fn encode_lines(
+    writer: &mut Writer,
+    headers: &HeaderMap,
+    marks: &[(HeaderName, HeaderValue)],
+    keep_cookies: bool,
+) {
     let named = named_in_connection(headers);
     let kept = |name: &HeaderName| {
         is_kept(name, keep_cookies) && !named.iter().any(|other| name.as_str().eq_ignore_ascii_case(other))
     };
     let lines = || headers.iter().filter(|(name, _)| kept(name));
-    writer.number(lines().count() as u64);
+    writer.number((lines().count() + marks.len()) as u64);
     // By name: the lines of one name stay in their order, which is all that means something (RFC 9110 §5.3).
-    for (name, value) in lines() {
+    for (name, value) in lines().chain(marks.iter().map(|(name, value)| (name, value))) {
         writer.bytes(name.as_str().as_bytes());
         writer.bytes(value.as_bytes());
     }

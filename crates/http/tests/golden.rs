@@ -21,14 +21,21 @@ fn all() -> [(&'static str, &'static [u8], Snapshot); 3] {
         headers: lines(&[("content-type", b"application/json"), ("location", b"/payments/7")]),
         trailers: None,
         body: Bytes::from_static(b"{\"id\":7}"),
+        is_redacted: false,
     };
-    let empty =
-        Snapshot { status: StatusCode::NO_CONTENT, headers: lines(&[]), trailers: None, body: Bytes::new() };
+    let empty = Snapshot {
+        status: StatusCode::NO_CONTENT,
+        headers: lines(&[]),
+        trailers: None,
+        body: Bytes::new(),
+        is_redacted: false,
+    };
     let grpc = Snapshot {
         status: StatusCode::OK,
         headers: lines(&[("content-type", b"application/grpc"), ("x-twice", b"1"), ("x-twice", b"caf\xe9")]),
         trailers: Some(lines(&[("grpc-status", b"0"), ("grpc-message", b"")])),
         body: Bytes::from_static(b"\0\0\0\0\x03abc"),
+        is_redacted: false,
     };
     [
         ("created", include_bytes!("golden/v1/created.bin"), created),

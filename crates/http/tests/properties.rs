@@ -67,12 +67,13 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
             map
         })
     });
-    (200..600u16, lines.clone(), lines, vec(any::<u8>(), 0..200)).prop_map(
-        |(status, headers, trailers, body)| Snapshot {
+    (200..600u16, lines.clone(), lines, vec(any::<u8>(), 0..200), any::<bool>()).prop_map(
+        |(status, headers, trailers, body, is_redacted)| Snapshot {
             status: StatusCode::from_u16(status).unwrap(),
             headers,
             trailers: Some(trailers).filter(|trailers| !trailers.is_empty()),
             body: body.into(),
+            is_redacted,
         },
     )
 }

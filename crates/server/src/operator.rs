@@ -10,6 +10,7 @@ mod records;
 mod shown;
 pub(crate) mod verdict;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use onlyonce_core::{Engine, RecordId, Secret, Store};
@@ -26,6 +27,7 @@ pub use self::outcome::GivenOutcome;
 pub(crate) use self::records::stats;
 pub(crate) use self::shown::{now, time};
 pub use self::verdict::VerdictName;
+use crate::config::{ConfigError, Sources};
 use crate::events::Ring;
 use crate::refusal::Refusal;
 
@@ -38,6 +40,36 @@ struct Shared {
     audit: Option<Audit>,
     /// What this process saw; nothing, when there is only a store.
     events: Option<Arc<Ring>>,
+    warning: Option<String>,
+}
+
+/// The audit of what is done to the files of a store, past any process that serves it.
+#[derive(Debug, Clone)]
+pub struct AuditFile(Audit);
+
+impl AuditFile {
+    /// The one that `sources` name, or the one beside a store that is a folder.
+    pub fn of(sources: &Sources) -> Result<Option<Self>, ConfigError> {
+        Ok(sources.read()?.audit_file().map(Self::at))
+    }
+
+    /// The one at `path`.
+    pub fn at(path: PathBuf) -> Self {
+        Self(Audit::new(path))
+    }
+
+    /// Runs `action` between two lines: that it is about to run, and what `told` makes of its answer. What cannot be
+    /// audited does not run.
+    pub async fn around<T>(
+        &self,
+        action: &'static str,
+        what: String,
+        by: &By,
+        run: impl Future<Output = T>,
+        told: impl FnOnce(&T) -> String,
+    ) -> Result<T, Refusal> {
+        self.0.around(Entry { action, id: None, what: Some(what), by }, run, told).await
+    }
 }
 
 /// Where records are, and how they are named there.
@@ -58,7 +90,19 @@ impl Place {
 
 impl Operator {
     pub(crate) fn new(places: Vec<Place>, audit: Option<Audit>, events: Option<Arc<Ring>>) -> Self {
-        Self(Arc::new(Shared { places, audit, events }))
+        Self(Arc::new(Shared { places, audit, events, warning: None }))
+    }
+
+    /// The same, with what whoever asks must be told first.
+    fn warning_of(self, warning: Option<String>) -> Self {
+        let Shared { places, audit, events, .. } = &*self.0;
+        let (places, audit, events) = (places.clone(), audit.clone(), events.clone());
+        Self(Arc::new(Shared { places, audit, events, warning }))
+    }
+
+    /// What to know before its answers are read: that the keys at hand are not those of the store.
+    pub fn warning(&self) -> Option<&str> {
+        self.0.warning.as_deref()
     }
 
     pub(crate) fn places(&self) -> &[Place] {
@@ -154,11 +198,7 @@ impl Operator {
         by: &By,
         run: impl Future<Output = Result<Value, Refusal>>,
     ) -> Result<Value, Refusal> {
-        let audit = self.auditor()?;
-        // ORDER: on disk before anything changes; what cannot be audited does not run.
-        let n = audit.begin(Entry { action, id, what, by }).await?;
-        let answer = run.await;
-        let told = match &answer {
+        let told = |answer: &Result<Value, Refusal>| match answer {
             Ok(value) => told(value),
             Err(refusal) => {
                 let problem = refusal.to_json();
@@ -167,8 +207,7 @@ impl Operator {
                 format!("{how}: {}", problem["detail"].as_str().unwrap_or_default())
             }
         };
-        audit.end(n, &told).await;
-        answer
+        self.auditor()?.around(Entry { action, id, what, by }, run, told).await?
     }
 }
 

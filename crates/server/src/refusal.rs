@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use http::header::WWW_AUTHENTICATE;
-use onlyonce_core::{StoreError, StoreErrorKind};
+use onlyonce_core::{RecordId, StoreError, StoreErrorKind};
 use onlyonce_http::problem::Style;
 use onlyonce_http::{Body, Problem, ProblemKind};
 use serde_json::Value;
@@ -43,6 +43,16 @@ impl Refusal {
         Self(Box::new(self.0.member(name, value)))
     }
 
+    /// The same; it names the record `id` where that is what cannot be read.
+    pub(crate) fn about(self, id: &RecordId) -> Self {
+        if self.is_unreadable() { self.with("record", id.to_string()) } else { self }
+    }
+
+    /// Whether a record cannot be read.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.0.kind() == ProblemKind::RecordUnreadable
+    }
+
     /// The problem as RFC 9457 writes it.
     pub fn to_json(&self) -> Value {
         self.0.to_json(None)
@@ -66,7 +76,10 @@ impl From<StoreError> for Refusal {
             _ => ProblemKind::StoreUnavailable,
         };
         tracing::warn!(%error, source = ?std::error::Error::source(&error), "the store refused");
-        let mut problem = Problem::new(kind, error.to_string())
+        // What is wrong with a record tells an operator what to do; why a store is away does not concern its callers.
+        let cause = std::error::Error::source(&error).filter(|_| error.is_unreadable());
+        let detail = cause.map_or_else(|| error.to_string(), |why| format!("{error}: {why}"));
+        let mut problem = Problem::new(kind, detail)
             .member("code", error.code())
             .member("outcome_unknown", error.outcome_unknown());
         if error.is_retryable() {

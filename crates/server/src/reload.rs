@@ -93,22 +93,24 @@ impl Reload {
             tokio::select! {
                 _ = hangup.recv() => {
                     self.watching.has_new_text(self.sources.file.as_deref());
-                    self.apply();
+                    self.apply().await;
                 }
                 _ = self.watching.changed.recv() => {
                     // ORDER: let it settle, forget what else came meanwhile, then read: a later change comes again.
                     tokio::time::sleep(SETTLE_FOR).await;
                     while self.watching.changed.try_recv().is_ok() {}
                     if self.watching.has_new_text(self.sources.file.as_deref()) {
-                        self.apply();
+                        self.apply().await;
                     }
                 }
             }
         }
     }
 
-    fn apply(&mut self) {
-        if let Some(Err(error)) = self.encryption.as_ref().map(Encryption::reload) {
+    async fn apply(&mut self) {
+        if let Some(encryption) = &self.encryption
+            && let Err(error) = encryption.reload().await
+        {
             tracing::error!("the new keys are refused, the old ones stay: {error}");
         }
         match self.read() {

@@ -4,12 +4,14 @@ mod acknowledged;
 mod bounded;
 mod encryption;
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::store::StoreFuture;
+use onlyonce_core::store::encrypted::{Misfit, misfit};
 use onlyonce_core::store::tier::Tier;
 use onlyonce_core::store::tiered::TierFigures;
 use onlyonce_core::sweeper::growth::{Bounds, Growth};
@@ -35,6 +37,15 @@ pub(crate) enum OpenError {
     Settings(ConfigError),
     /// It cannot be opened.
     Store(StoreError),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Settings(error) => error.fmt(f),
+            Self::Store(error) => f.write_str(&told(error)),
+        }
+    }
 }
 
 /// An open store.
@@ -73,6 +84,14 @@ impl Opened {
         }
     }
 
+    /// What the keys at hand do not fit, if anything.
+    pub(crate) async fn misfit(&self) -> Result<Option<Misfit>, StoreError> {
+        match &self.encryption {
+            Some(encryption) => encryption.misfit().await,
+            None => misfit(&*self.store, None).await,
+        }
+    }
+
     /// Puts `tier` in front.
     fn behind(mut self, name: &'static str, tier: Arc<dyn Tier>) -> Self {
         let tiered = Arc::new(Tiered::new(self.store, tier, Arc::new(SystemClock::new())));
@@ -108,9 +127,26 @@ impl Tiers {
     }
 }
 
-/// Opens the store that `settings` name, with the tiers in front of it. How long the store behind them takes is measured
-/// where figures are read.
+/// Opens the store that `settings` name, with the tiers in front of it, if its records can be read with the keys at hand. How
+/// long the store behind them takes is measured where figures are read.
 pub(crate) async fn open(
+    settings: &StoreSettings,
+    metrics: Option<&Arc<Metrics>>,
+) -> Result<Opened, OpenError> {
+    let opened = open_as_it_is(settings, metrics).await?;
+    match &opened.encryption {
+        Some(encryption) => encryption.admit_first().await?,
+        None => {
+            if let Some(misfit) = opened.misfit().await.map_err(OpenError::Store)? {
+                return Err(encryption::refused(&misfit));
+            }
+        }
+    }
+    Ok(opened)
+}
+
+/// The same, whoever can read its records: operators erase what nobody can.
+pub(crate) async fn open_as_it_is(
     settings: &StoreSettings,
     metrics: Option<&Arc<Metrics>>,
 ) -> Result<Opened, OpenError> {

@@ -34,7 +34,7 @@ pub async fn sweeper_alone(sources: &Sources) -> Result<Sweeper, StartError> {
     (settings.fast_tier, settings.recent_bytes_max) = (None, 0);
     settings.redis.sweeps_at_once = true;
     let secret = store::secret(&settings)?;
-    let opened = store::open(&settings, None).await.map_err(|error| match error {
+    let opened = store::open_as_it_is(&settings, None).await.map_err(|error| match error {
         OpenError::Settings(error) => StartError::Config(error),
         OpenError::Store(source) => StartError::Store { url: settings.url.clone(), source },
     })?;

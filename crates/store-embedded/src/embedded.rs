@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use onlyonce_core::store::{
-    BATCH_MAX, Batch, Durability, Imported, Listing, Page, Stats, StoreFuture, SweepBudget, Swept, Watch,
-    check_import,
+    BATCH_MAX, Batch, Durability, Filling, Imported, Listing, Page, Stats, StoreFuture, SweepBudget, Swept,
+    Watch, check_import,
 };
 use onlyonce_core::transition::{
     Abandon, AbandonAnswer, Answer, Change, Claim, ClaimAnswer, Command, Complete, CompleteAnswer, Erase,
@@ -280,12 +280,12 @@ impl Store for EmbeddedStore {
     fn list<'a>(&'a self, listing: &'a Listing) -> StoreFuture<'a, Page> {
         Box::pin(async move {
             self.shared.check()?;
-            let (mut page, mut after) = (Page::default(), listing.after);
+            let (mut page, mut after) = (Filling::new(listing), listing.after);
             loop {
                 let now = self.shared.clock.now();
                 after = self.shared.catalog().list(listing, &mut page, after, now)?;
                 if after.is_none() {
-                    return Ok(page);
+                    return Ok(page.finish());
                 }
                 // A long listing holds up neither whoever writes nor whoever shares this thread.
                 tokio::task::yield_now().await;

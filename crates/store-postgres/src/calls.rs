@@ -188,6 +188,8 @@ pub(crate) fn counted(rows: &[Row]) -> Result<Stats, StoreError> {
             completed: number("completed")?,
             released: number("released")?,
             unknown: number("unknown")?,
+            // One whose columns were changed counts by the state that it says it is in.
+            unreadable: 0,
             bytes: number("bytes")?,
             oldest_expired: oldest.map(duration).transpose()?,
         })

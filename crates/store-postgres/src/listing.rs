@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 
 use onlyonce_core::record::StateKind;
-use onlyonce_core::record::codec::CodecError;
 use onlyonce_core::scope::RECORD_ID_VERSION;
-use onlyonce_core::store::{Listing, Page};
+use onlyonce_core::store::{Filling, Listing};
 use onlyonce_core::transition::view;
 use onlyonce_core::{RecordId, StoreError};
 use tokio_postgres::Row;
@@ -16,8 +15,16 @@ use crate::column;
 use crate::connect::Argument;
 use crate::row;
 
-/// The arguments of `list` for what comes after `after`, which is asked for one record more than fit on the page.
-pub(crate) fn arguments(listing: &Listing, after: Option<RecordId>) -> Vec<Argument> {
+/// How many whole records are read at a time: bodies may be large, and a page of them is bounded.
+const ROWS_AT_ONCE: usize = 32;
+
+/// How many records to ask for next: at most one more than fits on the page.
+pub(crate) fn rows_wanted(page: &Filling<'_>) -> usize {
+    (page.room() + 1).min(ROWS_AT_ONCE)
+}
+
+/// The arguments of `list` for `rows` records that come after `after`.
+pub(crate) fn arguments(listing: &Listing, after: Option<RecordId>, rows: usize) -> Vec<Argument> {
     let ranges = listing.prefix.as_deref().map(ranges);
     let (lows, highs) = match ranges {
         None => (None, None),
@@ -28,7 +35,7 @@ pub(crate) fn arguments(listing: &Listing, after: Option<RecordId>) -> Vec<Argum
     };
     let states: Option<Vec<i16>> =
         (!listing.states.is_empty()).then(|| listing.states.iter().copied().map(state).collect());
-    let page_size = i32::try_from(listing.page_size() + 1).unwrap_or(i32::MAX);
+    let page_size = i32::try_from(rows).unwrap_or(i32::MAX);
     vec![
         argument(after.map(|id| id.as_bytes().to_vec()), Type::BYTEA),
         argument(lows, Type::BYTEA_ARRAY),
@@ -64,32 +71,36 @@ fn range(digits: &str) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((bound("0")?, bound("f")?))
 }
 
-/// Adds to `page` what is asked for among `rows`. `Some` is where to go on reading: the page is not full yet.
-pub(crate) fn fill(page: &mut Page, rows: &[Row], listing: &Listing) -> Result<Option<RecordId>, StoreError> {
+/// Adds to `page` what is asked for among `rows`, of which `wanted` were asked for. `Some` is where to go on reading: the
+/// page is not full yet.
+pub(crate) fn fill(
+    page: &mut Filling<'_>,
+    rows: &[Row],
+    wanted: usize,
+) -> Result<Option<RecordId>, StoreError> {
+    const DOING: &str = "listing records";
     let mut last = None;
     for row in rows {
-        let (id, record, now) = row::record(row).map_err(|error| undecodable(row, error))?;
-        let seen = view(record.as_ref(), now).map(Cow::into_owned);
+        let unreadable = |error| StoreError::undecodable(error, DOING);
+        // A row whose id cannot be read is nobody's that could be named.
+        let id = row::get(row, "id").and_then(column::read_id).map_err(unreadable)?;
+        let read = match row::record(row) {
+            Ok((_, record, now)) => match view(record.as_ref(), now).map(Cow::into_owned) {
+                Some(record) => Ok(record),
+                None => {
+                    last = Some(id);
+                    continue;
+                }
+            },
+            Err(error) => Err(unreadable(error)),
+        };
         // The scope is in the id, in a way that only the core reads.
-        if let Some(record) = seen.filter(|record| listing.wants(&id, record)) {
-            if page.records.len() == listing.page_size() {
-                page.next = page.records.last().map(|(id, _)| *id);
-                return Ok(None);
-            }
-            page.records.push((id, record));
+        if !page.take(id, read)? {
+            return Ok(None);
         }
         last = Some(id);
     }
-    Ok(last.filter(|_| rows.len() > listing.page_size()))
-}
-
-/// The failure of a page. It names the record, so that someone can look at it and go on after it.
-fn undecodable(row: &Row, error: CodecError) -> StoreError {
-    let failure = StoreError::undecodable(error, "listing records");
-    match row::get(row, "id").and_then(column::read_id) {
-        Ok(id) => StoreError::new(failure.kind(), "listing records").because(format!("record {id}: {error}")),
-        Err(_) => failure,
-    }
+    Ok(last.filter(|_| rows.len() >= wanted))
 }
 
 #[cfg(test)]

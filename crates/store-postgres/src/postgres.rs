@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use onlyonce_core::store::{
-    BATCH_MAX, Batch, Durability, Imported, Listing, Page, Stats, StoreFuture, SweepBudget, Swept, Watch,
-    check_import,
+    BATCH_MAX, Batch, Durability, Filling, Imported, Listing, Page, Stats, StoreFuture, SweepBudget, Swept,
+    Watch, check_import,
 };
 use onlyonce_core::transition::{
     Abandon, AbandonAnswer, Answer, Claim, ClaimAnswer, Command, Complete, CompleteAnswer, Erase,
@@ -264,13 +264,14 @@ impl Store for PostgresStore {
 
     fn list<'a>(&'a self, listing: &'a Listing) -> StoreFuture<'a, Page> {
         Box::pin(async move {
-            let (mut page, mut after) = (Page::default(), listing.after);
+            let (mut page, mut after) = (Filling::new(listing), listing.after);
             loop {
-                let arguments = crate::listing::arguments(listing, after);
+                let wanted = crate::listing::rows_wanted(&page);
+                let arguments = crate::listing::arguments(listing, after, wanted);
                 let rows = self.shared.call("list", arguments, Tail::Clock, "listing records").await?;
-                after = crate::listing::fill(&mut page, &rows, listing)?;
+                after = crate::listing::fill(&mut page, &rows, wanted)?;
                 if after.is_none() {
-                    return Ok(page);
+                    return Ok(page.finish());
                 }
             }
         })

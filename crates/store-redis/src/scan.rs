@@ -73,8 +73,11 @@ impl RedisStore {
         }
     }
 
-    /// The heads of records that are still there. One that cannot be read is told of, and left to whoever looks at it.
-    async fn peek(&self, ids: &[RecordId]) -> Result<Vec<(RecordId, Peeked)>, StoreError> {
+    /// The heads of records that are still there, or why one cannot be read: that is told, and left to whoever looks at it.
+    async fn peek(
+        &self,
+        ids: &[RecordId],
+    ) -> Result<Vec<(RecordId, Result<Peeked, StoreError>)>, StoreError> {
         let mut peeked = Vec::with_capacity(ids.len());
         for ids in ids.chunks(TOGETHER) {
             let calls: Vec<_> = ids.iter().map(|id| self.read_call(Script::Lookup, id, &["head"])).collect();
@@ -83,12 +86,11 @@ impl RedisStore {
                 if value == Value::Nil {
                     continue;
                 }
-                match read_peeked(value) {
-                    Ok(head) => peeked.push((*id, head)),
-                    Err(failure) => {
-                        tracing::error!(id = id.short(), error = %failure, "a record cannot be read");
-                    }
+                let head = read_peeked(value);
+                if let Err(failure) = &head {
+                    tracing::error!(id = id.short(), error = %failure, "a record cannot be read");
                 }
+                peeked.push((*id, head));
             }
         }
         Ok(peeked)

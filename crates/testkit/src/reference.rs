@@ -52,6 +52,8 @@ pub enum Flaw {
     TakesEverySecret,
     /// Lists every principal's records, whoever was asked for.
     ListIgnoresScope,
+    /// Puts whatever is asked for on one page, however much that is.
+    PagesOfAnyWeight,
     /// Compares no fingerprints in a batch.
     BatchIgnoresFingerprints,
     /// Keeps of a completion in a batch only the outcome.

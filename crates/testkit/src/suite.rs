@@ -86,6 +86,7 @@ macro_rules! for_each_clause {
             c13_lookup_shows_what_commands_would_read,
             c13_list_goes_through_every_record_once,
             c13_list_keeps_to_what_was_asked_for,
+            c13_a_page_of_large_records_ends_where_its_bytes_do,
             c13_stats_count_what_is_stored,
             c14_a_batch_answers_as_its_items_would,
             c14_every_part_of_an_item_counts_in_a_batch,

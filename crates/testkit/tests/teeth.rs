@@ -308,6 +308,11 @@ const DEFECTS: &[(&str, Defect, &str)] = &[
     ("batches stop early", Defect::with(Flaw::StopsBatchesEarly), "c14_a_batch_answers_as_its_items_would"),
     ("list ignores scope", Defect::with(Flaw::ListIgnoresScope), "c13_list_keeps_to_what_was_asked_for"),
     (
+        "pages of any weight",
+        Defect::with(Flaw::PagesOfAnyWeight),
+        "c13_a_page_of_large_records_ends_where_its_bytes_do",
+    ),
+    (
         "batch ignores fingerprints",
         Defect::with(Flaw::BatchIgnoresFingerprints),
         "c14_every_part_of_an_item_counts_in_a_batch",

@@ -9,6 +9,7 @@ use super::target::block_on;
 use crate::args::exit_codes;
 use crate::failure::Failure;
 use crate::output::write_line;
+use crate::plain::json;
 
 /// How many are asked for at a time.
 const PAGE: usize = 500;
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
             let page = ready.ask(Call::Audit { after, limit: Some(left.min(PAGE)) }).await?;
             let entries = page["entries"].as_array().map(Vec::as_slice).unwrap_or_default();
             for entry in entries {
-                write_line(&if args.side.json { entry.to_string() } else { shown(entry) })?;
+                write_line(&if args.side.json { json(entry) } else { shown(entry) })?;
             }
             left = left.saturating_sub(entries.len());
             match page["next"].as_u64() {
@@ -59,12 +60,39 @@ pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
 
 fn shown(entry: &Value) -> String {
     let part = |name: &str| cell(&entry[name]);
-    let answer = entry["answer"].as_str().unwrap_or("(no answer: the process ended, it may have run)");
+    let answer = match &entry["answer"] {
+        Value::Null => "(no answer: the process ended, it may have run)".to_owned(),
+        answer => cell(answer),
+    };
     let (n, at, who, from) = (part("n"), part("at"), part("who"), part("from"));
-    format!(
-        "{n:>6}  {at}  {who} ({from})  {}  {}  {answer}\n        {}",
-        part("action"),
-        part("id"),
-        part("why")
-    )
+    let mut text = format!("{n:>6}  {at}  {who} ({from})  {}  {}  {answer}", part("action"), part("id"));
+    // What was decided, and why: each where there is one.
+    for name in ["what", "why"] {
+        if !entry[name].is_null() {
+            text.push_str(&format!("\n        {}", part(name)));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_says_what_was_decided_and_obeys_nothing_in_it() {
+        let entry = json!({
+            "n": 7, "at": "t", "who": "eve\u{1b}[2J", "from": "here", "action": "resolve", "id": "01ab",
+            "what": "executed, fence 9", "why": "line\u{9b}K", "answer": "resolved",
+        });
+        let text = shown(&entry);
+        assert_eq!(
+            text,
+            "     7  t  eve\\u{1b}[2J (here)  resolve  01ab  resolved\n        executed, fence 9\n        line\\u{9b}K"
+        );
+        let short = shown(&json!({ "n": 8, "at": "t", "who": "a", "from": "b", "action": "purge" }));
+        assert_eq!(short, "     8  t  a (b)  purge  -  (no answer: the process ended, it may have run)");
+    }
 }

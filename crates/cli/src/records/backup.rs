@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::progress::bar;
-use super::target::StoreArgs;
+use super::target::{StoreArgs, block_on};
 use crate::args::exit_codes;
 use crate::failure::Failure;
 
@@ -28,15 +28,25 @@ pub(crate) struct BackupArgs {
     /// Where to copy it: a folder that is empty or not there
     #[arg(value_name = "DIR")]
     folder: PathBuf,
+
+    /// Why, for the audit
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
 }
 
 pub(crate) fn run(args: &BackupArgs) -> Result<(), Failure> {
     let store = args.store.open(false)?;
     let bar = bar(0, "bytes");
-    store.backup(&args.folder, |done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
-    })?;
+    let what = format!("to {}", args.folder.display());
+    let copying = async {
+        store.backup(&args.folder, |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        })?;
+        Ok(bar.position())
+    };
+    let told = |bytes: &u64| format!("{bytes} bytes");
+    block_on(args.store.audited("backup", (what, args.why.as_deref()), copying, told))?;
     bar.finish_and_clear();
     Ok(())
 }

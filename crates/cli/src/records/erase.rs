@@ -11,6 +11,7 @@ use super::write::WriteArgs;
 use crate::args::exit_codes;
 use crate::failure::Failure;
 use crate::output::write_line;
+use crate::plain;
 
 /// Drop the bodies of a record, or of all records of one principal
 ///
@@ -46,26 +47,31 @@ pub(crate) fn run(args: &EraseArgs) -> Result<(), Failure> {
         let id = args.which.find(&ready).await?;
         args.write.confirm(&format!("Record {id}: its bodies are gone for good."))?;
         let answer = ready.ask_as(Call::Erase { id }, args.write.by()).await?;
-        write_line(&if args.side.json { answer.to_string() } else { "erased".to_owned() })
+        write_line(&if args.side.json { plain::json(&answer) } else { "erased".to_owned() })
     })
 }
 
 async fn erase_all(args: &EraseArgs, ready: &Ready, principal: &str) -> Result<(), Failure> {
     args.write.confirm("All records of this principal: their bodies are gone for good.")?;
-    let (mut erased, mut left) = (0, 0);
+    let (mut erased, mut left, mut unreadable) = (0, 0, 0);
     let mut of = OfPrincipal { principal: principal.to_owned(), after: None };
     loop {
         let answer = ready.ask_as(Call::ErasePrincipal(of.clone()), args.write.by()).await?;
         erased += answer["erased"].as_u64().unwrap_or(0);
         left += answer["left"].as_u64().unwrap_or(0);
+        unreadable += answer["unreadable"].as_u64().unwrap_or(0);
         match answer["next"].as_str() {
             Some(next) => of.after = Some(next.to_owned()),
             None => break,
         }
     }
     write_line(&if args.side.json {
-        json!({ "erased": erased, "left": left }).to_string()
+        json!({ "erased": erased, "left": left, "unreadable": unreadable }).to_string()
     } else {
-        format!("{erased} erased, {left} left because somebody works on them")
+        let damaged = match unreadable {
+            0 => String::new(),
+            damaged => format!(", {damaged} left because the store cannot read them"),
+        };
+        format!("{erased} erased, {left} left because somebody works on them{damaged}")
     })
 }

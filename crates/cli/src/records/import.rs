@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use onlyonce::store::{BATCH_MAX, Imported};
-use onlyonce::{Record, RecordId};
+use onlyonce::{Record, RecordId, Secret, Store};
 use serde::de::DeserializeOwned;
 
 use super::line::{Head, Line};
@@ -26,7 +26,7 @@ const LINE_BYTES_MAX: u64 = 160 << 20;
 #[command(after_help = concat!(
     "\
 Example:
-  onlyonce records import --store file:./onlyonce-data records.jsonl
+  onlyonce records import --store file:./onlyonce-data records.jsonl --why 'moved from host 3'
 
 ",
     exit_codes!()
@@ -38,6 +38,10 @@ pub(crate) struct ImportArgs {
     /// What to read; standard input if it is not given
     #[arg(value_name = "FILE")]
     input: Option<PathBuf>,
+
+    /// Why: it is written to the audit before anything is taken in
+    #[arg(long, value_name = "TEXT")]
+    why: String,
 }
 
 pub(crate) fn run(args: &ImportArgs) -> Result<(), Failure> {
@@ -45,33 +49,37 @@ pub(crate) fn run(args: &ImportArgs) -> Result<(), Failure> {
     let head: Head = lines.next()?.ok_or_else(|| lines.refuse("the export is empty"))?;
     let secret = head.secret().map_err(|error| lines.refuse(&error))?;
     let store = args.store.open_in_the_clear(true)?;
-    block_on(async {
-        if store.secret(&secret).await? != secret {
-            return Err(
-                lines.refuse("the store has another secret: under it no key would find these records")
-            );
+    let what = format!("from {}", lines.name);
+    let told = |total: &Imported| format!("{} taken in, {} left alone", total.taken, total.left);
+    let taking = take_in(&*store, &secret, &mut lines);
+    let total = block_on(args.store.audited("import", (what, Some(&args.why)), taking, told))?;
+    crate::output::write_line(&told(&total))
+}
+
+async fn take_in(store: &dyn Store, secret: &Secret, lines: &mut Lines) -> Result<Imported, Failure> {
+    if store.secret(secret).await? != *secret {
+        return Err(lines.refuse("the store has another secret: under it no key would find these records"));
+    }
+    let bar = bar(lines.bytes, "bytes");
+    let (mut batch, mut total): (Vec<(RecordId, Record)>, _) = (Vec::new(), Imported::default());
+    loop {
+        let line: Option<Line> = lines.next()?;
+        let more = line.is_some();
+        if let Some(line) = line {
+            batch.push(line.read().map_err(|error| lines.refuse(&error))?);
         }
-        let bar = bar(lines.bytes, "bytes");
-        let (mut batch, mut total): (Vec<(RecordId, Record)>, _) = (Vec::new(), Imported::default());
-        loop {
-            let line: Option<Line> = lines.next()?;
-            let more = line.is_some();
-            if let Some(line) = line {
-                batch.push(line.read().map_err(|error| lines.refuse(&error))?);
-            }
-            if batch.len() == BATCH_MAX || !more {
-                let imported = store.import(&batch).await?;
-                (total.taken, total.left) = (total.taken + imported.taken, total.left + imported.left);
-                batch.clear();
-                bar.set_position(lines.read);
-            }
-            if !more {
-                break;
-            }
+        if batch.len() == BATCH_MAX || !more {
+            let imported = store.import(&batch).await?;
+            (total.taken, total.left) = (total.taken + imported.taken, total.left + imported.left);
+            batch.clear();
+            bar.set_position(lines.read);
         }
-        bar.finish_and_clear();
-        crate::output::write_line(&format!("{} taken in, {} left alone", total.taken, total.left))
-    })
+        if !more {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    Ok(total)
 }
 
 /// The lines of an export, each read with a bound.

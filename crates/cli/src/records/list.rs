@@ -9,6 +9,7 @@ use super::target::block_on;
 use crate::args::exit_codes;
 use crate::failure::Failure;
 use crate::output::write_line;
+use crate::plain::json;
 
 /// How many are asked for at a time.
 const PAGE: usize = 500;
@@ -73,7 +74,7 @@ pub(crate) fn run(args: ListArgs) -> Result<(), Failure> {
             let page = ready.ask(Call::List(filter.clone())).await?;
             let records = page["records"].as_array().map(Vec::as_slice).unwrap_or_default();
             for record in records {
-                write_line(&if args.side.json { record.to_string() } else { shown(record) })?;
+                write_line(&if args.side.json { json(record) } else { shown(record) })?;
             }
             left = left.saturating_sub(records.len());
             match page["next"].as_str() {
@@ -91,5 +92,10 @@ fn row([state, attempt, created, expires, bytes, id]: [String; 6]) -> String {
 }
 
 fn shown(record: &Value) -> String {
-    row(["state", "attempt", "created_at", "expires_at", "bytes", "id"].map(|name| cell(&record[name])))
+    let row =
+        row(["state", "attempt", "created_at", "expires_at", "bytes", "id"].map(|name| cell(&record[name])));
+    match record.get("unreadable") {
+        Some(why) => format!("{row}  unreadable: {}", cell(why)),
+        None => row,
+    }
 }

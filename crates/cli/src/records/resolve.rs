@@ -16,6 +16,7 @@ use crate::args::exit_codes;
 use crate::failure::Failure;
 use crate::input::read_file;
 use crate::output::write_line;
+use crate::plain;
 
 /// Say what happened to an unknown or sealed record
 ///
@@ -100,7 +101,8 @@ pub(crate) fn run(args: &ResolveArgs) -> Result<(), Failure> {
             (VerdictName::NotExecuted, "The next request with its key RUNS THE WORK AGAIN.")
         };
         args.write.confirm(&format!("Record {id}, fence {fence}.\n{consequence}"))?;
-        let resolution = Resolution { fence, verdict, outcome, force: args.attempt.force() };
+        let path = args.which.path.clone();
+        let resolution = Resolution { fence, verdict, outcome, path, force: args.attempt.force() };
         let answer = ready.ask_as(Call::Resolve { id, resolution }, args.write.by()).await?;
         told(&answer, args.side.json)
     })
@@ -113,8 +115,8 @@ fn given(bytes: &[u8]) -> Result<GivenOutcome, Failure> {
 /// What became of it, and how the record is now.
 pub(crate) fn told(answer: &Value, json: bool) -> Result<(), Failure> {
     if json {
-        return write_line(&answer.to_string());
+        return write_line(&plain::json(answer));
     }
-    write_line(answer["answer"].as_str().unwrap_or_default())?;
+    write_line(&plain::plain(answer["answer"].as_str().unwrap_or_default()))?;
     write_record(&answer["record"])
 }

@@ -1,5 +1,7 @@
 //! `onlyonce records show`: one record, with its timeline.
 
+use std::io::IsTerminal as _;
+
 use clap::Args;
 use onlyonce_server::operator::Call;
 use serde_json::Value;
@@ -11,6 +13,7 @@ use super::write::WhoArgs;
 use crate::args::exit_codes;
 use crate::failure::Failure;
 use crate::output::write_line;
+use crate::plain::{json, plain, plain_lines};
 
 /// Show one record: its state, what came out, its steps and its timeline
 #[derive(Debug, Args)]
@@ -31,6 +34,11 @@ pub(crate) struct ShowArgs {
     #[arg(long)]
     show_body: bool,
 
+    /// With --show-body: write bodies byte for byte, to a file or a pipe. Without it, what a terminal would obey is shown
+    /// as its number
+    #[arg(long, requires = "show_body", conflicts_with = "json")]
+    raw: bool,
+
     #[command(flatten)]
     who: WhoArgs,
 
@@ -39,15 +47,19 @@ pub(crate) struct ShowArgs {
 }
 
 pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
+    if args.raw && std::io::stdout().is_terminal() {
+        let text = "--raw is for a file or a pipe: a terminal would obey what is in the body".to_owned();
+        return Err(Failure::Usage(text));
+    }
     block_on(async {
         let ready = args.side.open().await?;
         let id = args.which.find(&ready).await?;
         let shown = ready.ask_as(Call::Show { id, body: args.show_body }, args.who.by(None)).await?;
         if args.side.json {
-            return write_line(&shown.to_string());
+            return write_line(&json(&shown));
         }
         write_record(&shown)?;
-        write_rest(&shown)
+        write_rest(&shown, args.raw)
     })
 }
 
@@ -67,22 +79,24 @@ pub(crate) fn write_record(record: &Value) -> Result<(), Failure> {
         "bytes",
         "erased",
         "by",
+        "unreadable",
     ];
     let there = names.into_iter().filter(|name| !record[*name].is_null());
     let pairs: Vec<_> = there.map(|name| (name, cell(&record[name]))).collect();
     write_pairs(&pairs)
 }
 
-fn write_rest(record: &Value) -> Result<(), Failure> {
+fn write_rest(record: &Value, raw: bool) -> Result<(), Failure> {
     for name in ["outcome", "late"] {
         let Some(outcome) = record[name].as_object() else { continue };
         write_line(&format!("\n{name}"))?;
         for (name, value) in outcome.iter().filter(|(name, _)| *name != "body") {
-            write_line(&format!("  {name:<12}  {}", cell(value)))?;
+            write_line(&format!("  {:<12}  {}", plain(name), cell(value)))?;
         }
         if let Some(body) = outcome.get("body") {
-            let text = body["text"].as_str().or_else(|| body["base64"].as_str());
-            write_line(&format!("\n{}", text.unwrap_or_default()))?;
+            let text = body["text"].as_str().or_else(|| body["base64"].as_str()).unwrap_or_default();
+            let text = if raw { text.into() } else { plain_lines(text) };
+            write_line(&format!("\n{text}"))?;
         }
     }
     let list = |name: &str| record[name].as_array().map(Vec::as_slice).unwrap_or_default().iter();

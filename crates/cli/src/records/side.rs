@@ -1,6 +1,6 @@
 //! Whom to ask: the admin side of a running process, or a store itself. The answers are the same.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::output::write_line;
+use crate::plain::plain;
 use crate::proxy::{environment, start_failure};
 
 /// Where processes have their admin side when nobody says otherwise.
@@ -78,7 +79,12 @@ pub(crate) struct Ready {
 impl SideArgs {
     pub(crate) async fn open(&self) -> Result<Ready, Failure> {
         let side = if self.store.is_some() || self.config.is_some() {
-            Side::Store(self.opener().open().await.map_err(start_failure)?)
+            let operator = self.opener().open().await.map_err(start_failure)?;
+            if let Some(warning) = operator.warning() {
+                // What was asked for is worth more than the warning.
+                let _ = writeln!(std::io::stderr().lock(), "warning: {warning}");
+            }
+            Side::Store(operator)
         } else {
             if self.door.is_some() || self.audit.is_some() {
                 let text = "--door and --audit are for --store: a running process knows its own".to_owned();
@@ -122,10 +128,10 @@ impl Ready {
         }
     }
 
-    /// Listens to a process.
-    pub(crate) async fn events(&self, backlog: bool) -> Result<EventStream, Failure> {
+    /// Listens to a process, from behind the event `last` if it knows it.
+    pub(crate) async fn events(&self, backlog: bool, last: Option<&str>) -> Result<EventStream, Failure> {
         match &self.side {
-            Side::Process(process) => process.events(backlog, None).await.map_err(failure),
+            Side::Process(process) => process.events(backlog, last).await.map_err(failure),
             Side::Store(_) => {
                 let text = "a store has no events: ask the process that serves it, with --admin";
                 Err(Failure::Usage(text.to_owned()))
@@ -142,7 +148,7 @@ pub(crate) fn failure(error: CallError) -> Failure {
     }
 }
 
-fn refused(problem: &Value) -> Failure {
+pub(crate) fn refused(problem: &Value) -> Failure {
     let part = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
     let text = format!("{}: {}", part("title"), part("detail"));
     match part("type").rsplit(':').next() {
@@ -155,8 +161,8 @@ fn refused(problem: &Value) -> Failure {
 pub(crate) fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
+        Value::String(text) => plain(text).into_owned(),
+        value => plain(&value.to_string()).into_owned(),
     }
 }
 

@@ -8,6 +8,7 @@ use super::target::block_on;
 use crate::args::exit_codes;
 use crate::failure::Failure;
 use crate::output::write_line;
+use crate::plain::json;
 
 /// Show how many records there are, by state, and how much they take
 #[derive(Debug, Args)]
@@ -29,9 +30,10 @@ pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
     block_on(async {
         let stats = args.side.open().await?.ask(Call::Stats).await?;
         if args.side.json {
-            return write_line(&stats.to_string());
+            return write_line(&json(&stats));
         }
-        let names = ["in_flight", "completed", "released", "unknown", "bytes", "oldest_expired_ms"];
+        let names =
+            ["in_flight", "completed", "released", "unknown", "unreadable", "bytes", "oldest_expired_ms"];
         let pairs: Vec<_> = names.into_iter().map(|name| (name, cell(&stats[name]))).collect();
         write_pairs(&pairs)
     })

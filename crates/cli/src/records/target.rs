@@ -6,9 +6,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use onlyonce::{Encrypted, Store};
+use onlyonce_server::config::{File, Sources};
+use onlyonce_server::operator::AuditFile;
 use onlyonce_store_embedded::{EmbeddedStore, Options};
 
+use super::side::refused;
+use super::write::WhoArgs;
 use crate::failure::Failure;
+use crate::proxy::environment;
 
 /// The store a command works on.
 #[derive(Debug, Args)]
@@ -25,6 +30,13 @@ pub(crate) struct StoreArgs {
     /// With `--encryption-key-file`: also read records that are not encrypted
     #[arg(long, requires = "encryption_key_file")]
     accept_plain: bool,
+
+    #[command(flatten)]
+    who: WhoArgs,
+
+    /// The file that this is audited in [default: beside the store]
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone)]
@@ -43,6 +55,34 @@ impl FromStr for Target {
 }
 
 impl StoreArgs {
+    /// Does `work` as `action` between two lines of the audit: records leave the store, or enter it, past every process.
+    pub(crate) async fn audited<T>(
+        &self,
+        action: &'static str,
+        (what, why): (String, Option<&str>),
+        work: impl Future<Output = Result<T, Failure>>,
+        told: impl FnOnce(&T) -> String,
+    ) -> Result<T, Failure> {
+        let by = self.who.by(why);
+        let told = |done: &Result<T, Failure>| match done {
+            Ok(done) => told(done),
+            Err(failure) => format!("failed, may have run in part: {}", failure.told().1),
+        };
+        let done = self.auditor()?.around(action, what, &by, work, told).await;
+        done.map_err(|refusal| refused(&refusal.to_json()))?
+    }
+
+    fn auditor(&self) -> Result<AuditFile, Failure> {
+        if let Some(path) = &self.audit {
+            return Ok(AuditFile::at(path.clone()));
+        }
+        let mut flags = File::default();
+        flags.store.url = Some(format!("file:{}", self.store.0.display()));
+        let sources = Sources { file: None, environment: environment(std::env::vars_os()), flags };
+        let beside = AuditFile::of(&sources).map_err(|error| Failure::Refused(Box::new(error)))?;
+        beside.ok_or_else(|| Failure::Usage("name the file that this is audited in: --audit FILE".to_owned()))
+    }
+
     /// Opens the store; makes it if it is not there and `create` says so.
     pub(crate) fn open(&self, create: bool) -> Result<EmbeddedStore, Failure> {
         let folder = &self.store.0;

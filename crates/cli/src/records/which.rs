@@ -28,7 +28,7 @@ pub(crate) struct WhichArgs {
 
     /// The path of the request, where routes name their keys differently
     #[arg(long, value_name = "PATH", requires = "key")]
-    path: Option<String>,
+    pub(crate) path: Option<String>,
 }
 
 impl WhichArgs {

@@ -75,6 +75,103 @@ fn keys_are_rotated_without_a_restart_and_a_lost_one_protects_its_records() {
     assert_eq!(service.effects(), 2);
 }
 
+/// It does not start, and says this.
+fn refused(config: &Path, expected: &str) {
+    let mut command = onlyonce(&["proxy", "--listen", "127.0.0.1:0", "--config"]);
+    let refused = command.arg(config).output().unwrap();
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(65) && told.contains(expected), "{told}");
+}
+
+#[test]
+fn a_process_without_the_right_keys_says_so_and_does_not_start() {
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("Content-Type: application/json\r\n", r#"{"paid":true}"#);
+    let path = config(folder.path(), &service, "");
+    let (old, new) = (line(folder.path(), "old"), line(folder.path(), "new"));
+    write_keys(folder.path(), &[&old]);
+    let sidecar = Sidecar::start(&path, folder.path());
+    assert_eq!(sidecar.post("k").0, 200);
+    sidecar.end();
+    // Another file of keys; another key of the same name; no file.
+    write_keys(folder.path(), &[&new]);
+    refused(&path, "encrypted with `old`, and none of these keys is in the key file");
+    write_keys(folder.path(), &[&new.replacen("new", "old", 1)]);
+    refused(&path, "the key `old` in the key file is not the one of that name");
+    let encrypted = fs::read_to_string(&path).unwrap();
+    fs::write(&path, encrypted.replace("encryption_key_file", "#")).unwrap();
+    refused(&path, "and no key file is set");
+    // A lost key is accepted where that is said, and by name.
+    write_keys(folder.path(), &[&new]);
+    config(folder.path(), &service, "accept_lost_keys = true");
+    let sidecar = Sidecar::start(&path, folder.path());
+    assert_eq!((sidecar.post("k").0, sidecar.post("other").0), (503, 200));
+    let (_, log) = sidecar.end();
+    assert!(log.contains("store.accept_lost_keys lets it start"), "{log}");
+    // From then on the new key is known here.
+    config(folder.path(), &service, "");
+    let sidecar = Sidecar::start(&path, folder.path());
+    assert_eq!((sidecar.post("k").0, sidecar.post("other").0), (503, 200));
+    sidecar.end();
+    assert_eq!(service.effects(), 2);
+}
+
+#[test]
+fn what_a_lost_key_encrypted_is_listed_as_unreadable_and_can_be_erased() {
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("Content-Type: application/json\r\n", r#"{"paid":true}"#);
+    let path = config(folder.path(), &service, "");
+    let (old, new) = (line(folder.path(), "old"), line(folder.path(), "new"));
+    write_keys(folder.path(), &[&old]);
+    let sidecar = Sidecar::start(&path, folder.path());
+    for key in ["one", "two", "three"] {
+        assert_eq!(sidecar.post(key).0, 200);
+    }
+    sidecar.end();
+    write_keys(folder.path(), &[&new]);
+    config(folder.path(), &service, "accept_lost_keys = true");
+    let sidecar = Sidecar::start(&path, folder.path());
+    assert_eq!(sidecar.post("four").0, 200);
+    let (status, text) = sidecar.post("one");
+    let (_, body) = text.split_once("\r\n\r\n").unwrap();
+    let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+    let named = problem["record"].as_str().unwrap().to_owned();
+    assert_eq!(status, 503, "{text}");
+
+    let admin = format!("http://{}", sidecar.admin);
+    let records = |args: &[&str]| {
+        let done = onlyonce(&["records"]).args(args).args(["--admin", &admin]).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (done.status.code(), text(done.stdout), text(done.stderr))
+    };
+    let (code, told, _) = records(&["list"]);
+    let unreadable: Vec<_> = told.lines().filter(|line| line.starts_with("unreadable")).collect();
+    assert_eq!((code, told.lines().count(), unreadable.len()), (Some(0), 5, 3), "{told}");
+    let row = unreadable.iter().find(|line| line.contains(&named)).unwrap();
+    assert!(row.contains("unreadable: it is encrypted with the key `old`"), "{row}");
+    let by_key = |key| ["--key", key, "--principal", "Bearer sesame"];
+    let (code, told, _) = records(&[&["show"], &by_key("one")[..]].concat());
+    assert!(code == Some(0) && told.contains(&named) && told.contains("the key `old`"), "{told}");
+    let (code, told, stderr) = records(&[&["erase", "--why", "a request"], &by_key("one")[..]].concat());
+    assert_eq!((code, told.as_str()), (Some(0), "erased\n"), "{stderr}");
+    let (status, text) = sidecar.post("one");
+    assert!(status == 200 && text.contains("answer-not-kept"), "{text}");
+    let all = ["erase", "--principal", "Bearer sesame", "--why", "a request", "--json"];
+    let (_, told, stderr) = records(&all);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap_or_else(|_| panic!("{stderr}"));
+    assert_eq!((&told["erased"], &told["unreadable"]), (&4.into(), &0.into()));
+    let (_, told, _) = records(&["stats", "--json"]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&told).unwrap()["completed"], 4);
+    sidecar.end();
+    assert_eq!(service.effects(), 4);
+    // Straight on the store, without any key: what is there is told, with a warning.
+    let store = format!("file:{}", folder.path().join("store").display());
+    let direct = onlyonce(&["records", "list", "--json", "--store", &store]).output().unwrap();
+    let warned = String::from_utf8(direct.stderr).unwrap();
+    assert!(direct.status.success() && warned.contains("warning: the records of this store"), "{warned}");
+    assert_eq!(String::from_utf8(direct.stdout).unwrap().lines().count(), 4);
+}
+
 #[test]
 fn records_from_before_are_read_only_where_that_was_said() {
     let folder = TempDir::new().unwrap();
@@ -92,10 +189,7 @@ fn records_from_before_are_read_only_where_that_was_said() {
 
     write_keys(folder.path(), &[&line(folder.path(), "k1")]);
     fs::write(&path, &encrypted).unwrap();
-    let sidecar = Sidecar::start(&path, folder.path());
-    let (status, text) = sidecar.post("before");
-    assert!(status == 503 && text.contains("cannot be read"), "{text}");
-    sidecar.end();
+    refused(&path, "set store.accept_plain = true until they have expired");
     config(folder.path(), &service, "accept_plain = true");
     let sidecar = Sidecar::start(&path, folder.path());
     assert!(sidecar.get("/health/guarantee").contains("NOT ENCRYPTED ARE ACCEPTED"));
@@ -144,12 +238,12 @@ fn records_are_exported_in_the_clear_with_the_key_and_as_they_are_without() {
     records(&["export", "--store", &store, "--encryption-key-file", &keys, "--output", &at("clear")]);
     assert!(fs::read_to_string(at("clear")).unwrap().contains(&in_hex));
     // What was exported as it is can be read where it is put, with the same keys.
-    records(&["import", "--store", &other, &at("sealed")]);
+    records(&["import", "--store", &other, "--why", "moved", &at("sealed")]);
     records(&["export", "--store", &other, "--encryption-key-file", &keys, "--output", &at("again")]);
     assert!(fs::read_to_string(at("again")).unwrap().contains(&in_hex));
     // And what was exported in the clear is encrypted where it is put.
     let third = format!("file:{}", at("third"));
-    records(&["import", "--store", &third, "--encryption-key-file", &keys, &at("clear")]);
+    records(&["import", "--store", &third, "--why", "moved", "--encryption-key-file", &keys, &at("clear")]);
     records(&["export", "--store", &third, "--output", &at("third-sealed")]);
     assert!(!fs::read_to_string(at("third-sealed")).unwrap().contains(&in_hex));
 }

@@ -10,6 +10,9 @@
 mod binary;
 mod browser;
 mod driver;
+#[path = "../serve/running.rs"]
+#[allow(dead_code, reason = "written for the tests of the claims API, which need more of it")]
+mod running;
 mod stage;
 #[path = "../proxy/upstream.rs"]
 #[expect(dead_code, reason = "written for the tests of the proxy, which need more of it")]
@@ -18,6 +21,7 @@ mod upstream;
 mod hostile;
 mod keyboard;
 mod looks;
+mod namespaces;
 mod overview;
 mod pictures;
 mod resolve;

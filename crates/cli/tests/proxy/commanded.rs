@@ -4,11 +4,12 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
-use onlyonce_testkit::servers::{RedisOptions, RedisServer};
+use onlyonce_testkit::servers::{PostgresServer, RedisOptions, RedisServer};
 use serde_json::{Value, json};
 
-use crate::binary::onlyonce;
+use crate::binary::{Proxy, onlyonce};
 use crate::operators::{Stage, TOKEN, WHY, lines, records};
+use crate::upstream::Upstream;
 
 /// A command that runs until it is no longer needed.
 struct Running(Child);
@@ -112,7 +113,7 @@ fn erase_and_purge_are_commands_too() {
     assert!(stage.proxy.post("/pay", "b").1.contains("effect"), "only the one that was meant");
     let all = ["erase", "--principal", "Bearer sesame", "--why", WHY, "--json"];
     let (code, told, _) = stage.records(&all);
-    assert_eq!((code, lines(&told)), (0, vec![json!({ "erased": 2, "left": 0 })]));
+    assert_eq!((code, lines(&told)), (0, vec![json!({ "erased": 2, "left": 0, "unreadable": 0 })]));
     let (code, told, _) = stage.records(&["purge", "--why", WHY]);
     assert!(code == 0 && told.starts_with("0 removed"), "{told}");
 }
@@ -214,4 +215,115 @@ fn what_cannot_be_asked_has_its_exit_code() {
         let (code, help, _) = records(&[command, "--help"]);
         assert!(code == 0 && help.contains("Example:") && help.contains("--json"), "{command}: {help}");
     }
+}
+
+#[test]
+fn a_postgres_store_is_asked_straight_while_a_process_uses_it() {
+    let server = PostgresServer::start(&[]).unwrap();
+    let migrated = onlyonce(&["store", "migrate", "--store", &server.url()]).output().unwrap();
+    assert!(migrated.status.success(), "{migrated:?}");
+    let stage = Stage::over(&server.url(), &[]);
+    assert_eq!(stage.proxy.post("/pay", "k").0, 200);
+    assert_eq!(stage.proxy.post("/drop", "lost").0, 502);
+    let audit = stage.audit().display().to_string();
+    let direct = |args: &[&str]| records(&[args, &["--store", &stage.store, "--audit", &audit]].concat());
+    let (code, told, stderr) = direct(&["list", "--json"]);
+    assert_eq!((code, lines(&told).len()), (0, 2), "{stderr}");
+    let key = ["--key", "k", "--principal", "Bearer sesame"];
+    let (_, told, _) = direct(&[&["show", "--show-body"], &key[..]].concat());
+    assert!(told.contains("{\"effect\": 1}"), "{told}");
+    let lost = ["--key", "lost", "--principal", "Bearer sesame", "--why", WHY];
+    let (code, told, stderr) = direct(&[&["resolve", "--executed"], &lost[..]].concat());
+    assert!(code == 0 && told.contains("resolved"), "{stderr}");
+    assert!(stage.proxy.post("/drop", "lost").1.contains("answer-not-kept"), "the process sees it");
+    let (code, told, _) = direct(&["erase", "--principal", "Bearer sesame", "--why", WHY, "--json"]);
+    assert_eq!((code, &lines(&told)[0]["erased"]), (0, &json!(2)));
+    assert_eq!(stage.find("k")["record"]["erased"], true);
+    let (_, told, _) = direct(&["stats", "--json"]);
+    assert_eq!((&lines(&told)[0]["completed"], &lines(&told)[0]["unreadable"]), (&json!(2), &json!(0)));
+}
+
+#[test]
+fn tail_goes_on_with_the_next_process_where_that_was_asked_for() {
+    let (upstream, folder) = (Upstream::start(), tempfile::tempdir().unwrap());
+    let store = format!("file:{}", folder.path().join("records").display());
+    let admin = format!("unix:{}", folder.path().join("admin").display());
+    let url = upstream.url();
+    let start = || {
+        let mut proxy = Proxy::start(&["--upstream", &url, "--store", &store, "--admin", &admin]);
+        proxy.wait_for_line("admin on ");
+        proxy
+    };
+    let mut proxy = start();
+    let mut command = onlyonce(&["records", "tail", "--backlog", "--reconnect", "--json", "--admin", &admin]);
+    let mut tail = Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut told = BufReader::new(tail.0.stdout.take().unwrap()).lines();
+    let mut wait_for = |event: &str| loop {
+        let line = told.next().expect("it goes on").unwrap();
+        if serde_json::from_str::<Value>(&line).unwrap()["event"] == event {
+            return;
+        }
+    };
+    assert_eq!(proxy.post("/pay", "before").0, 200);
+    wait_for("completed");
+    for signal in ["-KILL", "-TERM"] {
+        proxy.signal(signal);
+        proxy.reap();
+        proxy = start();
+        // Whether or not it is back yet: what the process saw meanwhile is new to it.
+        assert_eq!(proxy.post("/pay", "before").0, 200);
+        wait_for("replayed");
+    }
+    assert!(tail.0.try_wait().unwrap().is_none(), "it goes on");
+}
+
+#[test]
+fn what_an_operator_says_is_redacted_as_the_routes_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("onlyonce.toml");
+    fs::write(&config, "[[route]]\npath = \"/drop\"\nredact = [\"/card\"]\n").unwrap();
+    let stage = Stage::over_files(&["--config", &config.display().to_string()]);
+    let outcome = folder.path().join("answer.json");
+    for (key, body, expected) in [
+        (
+            "json",
+            r#"{"card": "4111", "n": 12345678901234567890}"#,
+            r#"{"card":"[redacted]","n":12345678901234567890}"#,
+        ),
+        ("text", r#""card=4111""#, "answer-not-kept"),
+    ] {
+        assert_eq!(stage.proxy.post("/drop", key).0, 502);
+        fs::write(&outcome, format!("{{\"status\": 202, \"body\": {body}}}")).unwrap();
+        let outcome = outcome.display().to_string();
+        let by_key = ["--key", key, "--principal", "Bearer sesame", "--why", WHY];
+        let (code, _, stderr) =
+            stage.records(&[&["resolve", "--executed", "--outcome", &outcome], &by_key[..]].concat());
+        assert_eq!(code, 0, "{stderr}");
+        let (status, text) = stage.proxy.post("/drop", key);
+        assert!(status == 202 && text.contains(expected) && !text.contains("4111"), "{text}");
+        assert_eq!(text.contains("onlyonce-redacted: true"), key == "json", "{text}");
+    }
+}
+
+#[test]
+fn nothing_in_a_record_is_obeyed_by_a_terminal() {
+    let stage = Stage::over_files(&[]);
+    assert_eq!(stage.proxy.post("/drop", "k").0, 502);
+    let outcome = stage.folder.path().join("answer.json");
+    fs::write(&outcome, r#"{"body": "a\u001b]0;owned\u0007\u009b2J\nb", "content_type": "text/plain"}"#)
+        .unwrap();
+    let by_key = ["--key", "k", "--principal", "Bearer sesame"];
+    let outcome = outcome.display().to_string();
+    let resolve = ["resolve", "--executed", "--outcome", &outcome, "--why", WHY];
+    assert_eq!(stage.records(&[&resolve[..], &by_key].concat()).0, 0);
+    let show = [&["show", "--show-body"], &by_key[..]].concat();
+    let (_, told, _) = stage.records(&show);
+    assert!(told.contains("a\\u{1b}]0;owned\\u{7}\\u{9b}2J\nb"), "{told:?}");
+    let (_, told, _) = stage.records(&[&show[..], &["--json"]].concat());
+    assert!(!told.contains(['\u{1b}', '\u{7}', '\u{9b}']), "{told:?}");
+    assert_eq!(lines(&told)[0]["outcome"]["body"]["text"], "a\u{1b}]0;owned\u{7}\u{9b}2J\nb");
+    let (_, told, _) = stage.records(&[&show[..], &["--raw"]].concat());
+    assert!(told.contains("a\u{1b}]0;owned\u{7}\u{9b}2J\nb"), "{told:?}");
+    let (code, _, _) = stage.records(&[&["show", "--raw"], &by_key[..]].concat());
+    assert_eq!(code, 2, "without bodies there is nothing that could be raw");
 }

@@ -193,7 +193,15 @@ pub(super) struct LookupText {
 #[derive(Deserialize)]
 pub(super) struct PageText {
     pub(super) records: Vec<RecordText>,
+    #[serde(default)]
+    pub(super) unreadable: Vec<UnreadableText>,
     pub(super) next: Option<Hex<32>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct UnreadableText {
+    pub(super) id: Hex<32>,
+    pub(super) why: String,
 }
 
 #[derive(Deserialize)]
@@ -221,6 +229,8 @@ pub(super) struct StatsText {
     pub(super) completed: u64,
     pub(super) released: u64,
     pub(super) unknown: u64,
+    #[serde(default)]
+    pub(super) unreadable: u64,
     pub(super) bytes: u64,
     pub(super) oldest_expired_ms: Option<u64>,
 }

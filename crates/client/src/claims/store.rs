@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use onlyonce_core::record::Record;
 use onlyonce_core::store::{
-    BATCH_MAX, Batch, Durability, Imported, Listing, Page, Stats, StoreFuture, SweepBudget, Swept, Watch,
-    check_import,
+    BATCH_MAX, Batch, Durability, Imported, Listing, Page, Stats, StoreFuture, SweepBudget, Swept,
+    Unreadable, Watch, check_import,
 };
 use onlyonce_core::transition::{
     Abandon, AbandonAnswer, Claim, ClaimAnswer, Complete, CompleteAnswer, Erase, EraseAnswer, RecordStep,
@@ -104,7 +104,11 @@ impl Store for ClaimsClient {
                 Ok((id, answers::record(&id, &found.record, doing)?))
             };
             let records = page.records.into_iter().map(read).collect::<Result<_, StoreError>>()?;
-            Ok(Page { records, next: page.next.map(|next| RecordId::from_bytes(next.0)) })
+            let unreadable = page.unreadable.into_iter();
+            let unreadable = unreadable
+                .map(|found| Unreadable { id: RecordId::from_bytes(found.id.0), why: found.why })
+                .collect();
+            Ok(Page { records, unreadable, next: page.next.map(|next| RecordId::from_bytes(next.0)) })
         })
     }
 
@@ -121,9 +125,10 @@ impl Store for ClaimsClient {
         Box::pin(async move {
             let item = serde_json::json!({});
             let stats: StatsText = self.service.ask("/v1/store/stats", &item, "counting records").await?;
-            let StatsText { in_flight, completed, released, unknown, bytes, oldest_expired_ms } = stats;
+            let StatsText { in_flight, completed, released, unknown, unreadable, bytes, oldest_expired_ms } =
+                stats;
             let oldest_expired = oldest_expired_ms.map(Duration::from_millis);
-            Ok(Stats { in_flight, completed, released, unknown, bytes, oldest_expired })
+            Ok(Stats { in_flight, completed, released, unknown, unreadable, bytes, oldest_expired })
         })
     }
 

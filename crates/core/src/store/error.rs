@@ -93,6 +93,11 @@ impl StoreError {
         matches!(self.kind, StoreErrorKind::Unavailable | StoreErrorKind::TimedOut | StoreErrorKind::Full)
     }
 
+    /// Whether it is the record itself that cannot be read: it is there, and asking again does not help.
+    pub const fn is_unreadable(&self) -> bool {
+        matches!(self.kind, StoreErrorKind::Corrupt | StoreErrorKind::Unsupported)
+    }
+
     /// Whether the command may have been applied although it failed.
     pub const fn outcome_unknown(&self) -> bool {
         self.outcome_unknown

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use self::shard::{SHARDS, Shard};
 use super::{
-    BATCH_MAX, Batch, Durability, Imported, Listing, Page, Stats, Store, StoreError, StoreErrorKind,
+    BATCH_MAX, Batch, Durability, Filling, Imported, Listing, Page, Stats, Store, StoreError, StoreErrorKind,
     StoreFuture, SweepBudget, Swept, Watch, Watches, check_import, is_worth_waking,
 };
 use crate::clock::{Clock, SystemClock};
@@ -152,16 +152,18 @@ impl MemoryStore {
         view(shard.get(id), self.clock.now()).map(std::borrow::Cow::into_owned)
     }
 
-    fn list_now(&self, listing: &Listing) -> Page {
-        let size = listing.page_size();
-        let now = self.clock.now();
+    fn list_now(&self, listing: &Listing) -> Result<Page, StoreError> {
+        let (size, now) = (listing.page_size(), self.clock.now());
         let mut records: Vec<_> =
             self.shards.iter().flat_map(|shard| held(shard).list(listing, now, size + 1)).collect();
         records.sort_unstable_by_key(|(id, _)| *id);
-        let more = records.len() > size;
-        records.truncate(size);
-        let next = records.last().map(|(id, _)| *id).filter(|_| more);
-        Page { records, next }
+        let mut filling = Filling::new(listing);
+        for (id, record) in records {
+            if !filling.take(id, Ok(record))? {
+                break;
+            }
+        }
+        Ok(filling.finish())
     }
 
     fn sweep_now(&self, budget: SweepBudget) -> Swept {
@@ -305,7 +307,7 @@ impl Store for MemoryStore {
     }
 
     fn list<'a>(&'a self, listing: &'a Listing) -> StoreFuture<'a, Page> {
-        answered(Ok(self.list_now(listing)))
+        answered(self.list_now(listing))
     }
 
     fn sweep(&self, budget: SweepBudget) -> StoreFuture<'_, Swept> {

@@ -1,9 +1,11 @@
 //! Which keys read what, and what is read without one.
 
-use onlyonce_core::store::StoreErrorKind;
-use onlyonce_core::transition::{Complete, CompleteAnswer};
-use onlyonce_core::{Encrypted, Store as _, UnknownPolicy};
-use onlyonce_testkit::fixture::outcome;
+use onlyonce_core::house::{self, count_callers};
+use onlyonce_core::store::encrypted::{Misfit, misfit};
+use onlyonce_core::store::{Listing, Page, StoreErrorKind};
+use onlyonce_core::transition::{Claim, Complete, CompleteAnswer, Erase};
+use onlyonce_core::{Encrypted, Fingerprint, Keyring, Rules, Store as _, UnknownPolicy};
+use onlyonce_testkit::fixture::{LEASE, outcome};
 use onlyonce_testkit::{Clocked, Scene, run};
 
 use crate::{Pair, body_of, cause, ring, scene_of};
@@ -96,5 +98,90 @@ fn a_record_from_before_encryption_is_read_only_where_that_is_accepted() {
         after.completed("after").await;
         let stored = pair.raw(&after.id).await;
         assert!(body_of(&stored) != "after", "written as it is");
+    });
+}
+
+#[test]
+fn keys_that_do_not_fit_the_store_are_told_before_anything_is_read() {
+    run(async {
+        let pair = Pair::new(ring(&[("k1", 1)]));
+        let store = Encrypted::new(pair.stolen.clone(), ring(&[("k1", 1)]));
+        let seen = async |keys: Option<&Keyring>| misfit(&*pair.stolen, keys).await.unwrap();
+        let of = |name: &str| vec![name.to_owned()];
+        assert_eq!(seen(None).await, None, "an empty store fits everybody");
+        assert_eq!(seen(Some(&store.keys())).await, None);
+        store.note(&store.keys()).await.unwrap();
+        assert_eq!(seen(Some(&store.keys())).await, None);
+        assert_eq!(seen(None).await, Some(Misfit::NoKeys(of("k1"))));
+        assert_eq!(seen(Some(&ring(&[("k2", 2)]))).await, Some(Misfit::OtherKeys(of("k1"))));
+        assert_eq!(seen(Some(&ring(&[("k1", 2)]))).await, Some(Misfit::AnotherKey("k1".to_owned())));
+        // Rotation: the new key is noted, and the old one may go.
+        let (both, new) = (ring(&[("k2", 2), ("k1", 1)]), ring(&[("k2", 2)]));
+        assert_eq!(seen(Some(&both)).await, None);
+        for _ in 0..2 {
+            store.note(&both).await.unwrap();
+        }
+        assert_eq!(store.noted().await.unwrap(), ["k1", "k2"]);
+        assert_eq!(seen(Some(&new)).await, None);
+        // Nobody's operation: neither listed nor counted, and readable without the keys that are gone.
+        let lost = Encrypted::new(pair.stolen.clone(), new);
+        assert_eq!(lost.list(&Listing::default()).await.unwrap(), Page::default());
+        assert_eq!(count_callers(&lost).await.unwrap().records(), 0);
+    });
+}
+
+#[test]
+fn a_process_that_died_while_it_noted_its_key_is_followed_by_the_next() {
+    run(async {
+        let pair = Pair::new(ring(&[("k1", 1)]));
+        let raw = Clocked::new(pair.stolen.clone(), pair.clock.clone());
+        let dying = scene_of(&raw, house::ENCRYPTION);
+        let claim = Claim {
+            fingerprint: Fingerprint::from_parts(Rules::standard(), [0; 32]),
+            ..dying.claim_of(dying.owner(), UnknownPolicy::Rerun)
+        };
+        pair.stolen.claim(&claim).await.unwrap();
+        let store = Encrypted::new(pair.stolen.clone(), ring(&[("k1", 1)]));
+        store.note(&store.keys()).await.unwrap();
+        assert_eq!(store.noted().await.unwrap(), [""; 0], "while it may live it is not hurried");
+        dying.advance(LEASE).await;
+        store.note(&store.keys()).await.unwrap();
+        assert_eq!(store.noted().await.unwrap(), ["k1"]);
+    });
+}
+
+#[test]
+fn a_store_of_plain_records_fits_only_who_accepts_them() {
+    run(async {
+        let pair = Pair::new(ring(&[("k1", 1)]));
+        let plain = Clocked::new(pair.stolen.clone(), pair.clock.clone());
+        Scene::new(&plain).granted().await;
+        let seen = async |keys: &Keyring| misfit(&*pair.stolen, Some(keys)).await.unwrap();
+        assert_eq!(seen(&ring(&[("k1", 1)])).await, None, "a grant says nothing yet");
+        Scene::new(&pair.clear).completed("after").await;
+        assert_eq!(seen(&ring(&[("k1", 1)])).await, None, "encrypted, by a version that noted no keys");
+        Scene::new(&plain).completed("before").await;
+        assert_eq!(seen(&ring(&[("k1", 1)])).await, Some(Misfit::Plain));
+        assert_eq!(seen(&ring(&[("k1", 1)]).accepting_plain(true)).await, None);
+    });
+}
+
+#[test]
+fn one_record_whose_key_is_lost_hides_no_other_and_can_be_erased() {
+    run(async {
+        let pair = Pair::new(ring(&[("old", 1)]));
+        let lost = Scene::new(&pair.clear);
+        lost.completed("before").await;
+        let store = Encrypted::new(pair.stolen.clone(), ring(&[("new", 2)]));
+        let after = pair.with(ring(&[("new", 2)]));
+        let kept = Scene::new(&after);
+        kept.completed("after").await;
+        let page = store.list(&Listing::default()).await.unwrap();
+        assert_eq!(page.records.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [kept.id]);
+        let [named] = page.unreadable.as_slice() else { panic!("one, not {page:?}") };
+        assert!(named.id == lost.id && named.why.contains("the key `old`"), "{named:?}");
+        store.erase(&Erase { id: lost.id }).await.unwrap();
+        let page = store.list(&Listing::default()).await.unwrap();
+        assert_eq!((page.records.len(), page.unreadable.len()), (2, 0), "there is nothing left to decrypt");
     });
 }

@@ -12,7 +12,6 @@ use crate::classify::{Steer, Steering, keeps_fingerprint};
 use crate::dispatch::Dispatch;
 use crate::limits::{Read, read_within};
 use crate::problem::grpc_status;
-use crate::redact::Redacted;
 use crate::route::Route;
 use crate::rules::{Retain, Verdict};
 use crate::snapshot;
@@ -111,8 +110,8 @@ impl Answering<'_> {
         let Some(redaction) = &self.route.redaction else {
             return Some(snapshot::encode(head.status, &head.headers, trailers, body, cookies));
         };
-        let Redacted { headers, trailers, body } = redaction.apply(&head.headers, trailers, body)?;
-        Some(snapshot::encode(head.status, &headers, trailers.as_ref(), &body, cookies))
+        let redacted = redaction.apply(&head.headers, trailers, body)?;
+        Some(redacted.into_snapshot(head.status).encode(cookies))
     }
 
     /// Completes without a body on record.

@@ -166,7 +166,7 @@ async fn refuse_if_forgotten(route: &Route, call: Call, asked: Arc<Asked>, age: 
             );
             Prepared::Refuse(Problem::new(ProblemKind::KeyExpired, detail), taken(&asked))
         }
-        Err(error) => Prepared::Refuse(store_problem(&EngineError::from(error)), taken(&asked)),
+        Err(error) => Prepared::Refuse(store_problem(id, &EngineError::from(error)), taken(&asked)),
     }
 }
 

@@ -111,7 +111,7 @@ where
         (Some(spare), Some(request)) if would.may_pass(&replier.route) => {
             Box::pin(run_unprotected(&replier, spare, id, &would, request)).await
         }
-        _ => Ok(replier.refuse(would.into_problem(), Some(id))),
+        _ => Ok(replier.refuse(would.into_problem(id), Some(id))),
     }
 }
 
@@ -150,10 +150,10 @@ impl Refused {
         }
     }
 
-    fn into_problem(self) -> Problem {
+    fn into_problem(self, id: RecordId) -> Problem {
         match self {
             Self::Problem(problem) => problem,
-            Self::Store(error) => store_problem(&error),
+            Self::Store(error) => store_problem(id, &error),
             // A replay is only withheld in shadow mode, where the request is always at hand.
             Self::Replay => Problem::new(crate::ProblemKind::InFlight, "Ask again with the same key."),
         }

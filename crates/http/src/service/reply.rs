@@ -6,9 +6,7 @@ use std::time::Duration;
 use http::Response;
 use http::header::HeaderValue;
 use onlyonce_core::transition::Replay;
-use onlyonce_core::{
-    Conflict, Cut, EngineError, EngineErrorKind, Fence, Ran, RecordId, Recorded, StoreErrorKind,
-};
+use onlyonce_core::{Conflict, Cut, EngineError, Fence, Ran, RecordId, Recorded, StoreError};
 
 use super::ending::Made;
 use crate::body::Body;
@@ -107,7 +105,7 @@ impl Replier {
             Err(error) => {
                 // I14: what cannot be read is an error, never absent.
                 tracing::error!(id = id.short(), %error, "a recorded answer cannot be read");
-                return self.refuse(damaged(), Some(id));
+                return self.refuse(damaged(id), Some(id));
             }
         };
         mark(&self.route, &mut response, true);
@@ -184,20 +182,21 @@ fn dispatch_problem(id: RecordId, fence: Fence, dispatch: Dispatch) -> Problem {
 }
 
 /// Why nothing could be started or replayed.
-pub(super) fn store_problem(error: &EngineError) -> Problem {
+pub(super) fn store_problem(id: RecordId, error: &EngineError) -> Problem {
     tracing::debug!(%error, "a protected request was refused");
-    if error.kind() == EngineErrorKind::Store(StoreErrorKind::Corrupt) {
+    if error.store_error().is_some_and(StoreError::is_unreadable) {
         // Somebody must look, and is told why: a key of the encryption may be missing.
         let causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
         let why = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-        tracing::error!(why, "a record cannot be read, so that its key is refused");
-        return damaged();
+        tracing::error!(id = id.short(), why, "a record cannot be read, so that its key is refused");
+        return damaged(id);
     }
     let detail = "Nothing was started. Ask again with the same key.";
     Problem::new(ProblemKind::StoreUnavailable, detail).retry_after(STORE_RETRY_AFTER)
 }
 
-fn damaged() -> Problem {
+/// Names the record, so that an operator can look at it, and erase it, without knowing the caller.
+fn damaged(id: RecordId) -> Problem {
     let detail = "The record of this key cannot be read, so it is neither replayed nor run again.";
-    Problem::new(ProblemKind::StoreUnavailable, detail)
+    Problem::new(ProblemKind::StoreUnavailable, detail).record(id, None)
 }

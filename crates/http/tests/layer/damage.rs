@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use onlyonce_core::Outcome;
 use onlyonce_core::record::codec::wire::Writer;
 use onlyonce_core::transition::{Actor, Resolve, ResolveAnswer, Verdict};
+use onlyonce_core::{Encrypted, KeyId, Keyring, MemoryStore, Outcome, Store as _, SystemClock};
 use onlyonce_http::{Answered, Rules, snapshot};
 use onlyonce_testkit::run;
 
@@ -63,6 +63,9 @@ fn a_header_that_would_split_a_response_is_an_error() {
             let stage = with_record(Outcome::kept(snapshot::CONTENT_VERSION, poisoned(name, value))).await;
             let got = stage.call(ask("k")).await;
             assert_eq!((got.status, got.problem().as_str()), (503, "store-unavailable"));
+            let problem: serde_json::Value = serde_json::from_slice(&got.body).unwrap();
+            let id = got.response.extensions().get::<Answered>().copied().unwrap().id.unwrap();
+            assert_eq!(problem["record"], id.to_string(), "an operator is told which record it is");
             assert_eq!(stage.effects(), 1, "it does not run again");
         }
     });
@@ -74,5 +77,24 @@ fn an_outcome_of_another_door_is_an_error() {
         let stage = with_record(Outcome::kept(1, "42")).await;
         assert_eq!(stage.call(ask("k")).await.problem(), "store-unavailable");
         assert_eq!(stage.effects(), 1);
+    });
+}
+
+#[test]
+fn a_record_whose_key_is_lost_is_named_in_the_answer() {
+    run(async {
+        let store = Arc::new(MemoryStore::default());
+        let ring = |name: &str| Keyring::new([(KeyId::new(name).unwrap(), [7; 32])]).unwrap();
+        let encrypted = Arc::new(Encrypted::new(store, ring("old")));
+        let clock = Arc::new(SystemClock::new());
+        let stage = Stage::over(encrypted.clone(), clock, crate::stage::created, |builder| builder).await;
+        assert_eq!(stage.call(ask("k")).await.status, 201);
+        encrypted.rekey(ring("new"));
+        let got = stage.call(ask("k")).await;
+        assert_eq!((got.status, stage.effects()), (503, 1));
+        let id = got.response.extensions().get::<Answered>().copied().unwrap().id.unwrap();
+        let problem: serde_json::Value = serde_json::from_slice(&got.body).unwrap();
+        assert_eq!(problem["record"], id.to_string());
+        assert!(encrypted.lookup(&id).await.is_err(), "the id is that of the record");
     });
 }

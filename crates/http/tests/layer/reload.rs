@@ -1,7 +1,8 @@
 //! Routes: which one counts, and what happens to records when rules change.
 
 use onlyonce_http::Rules;
-use onlyonce_http::rules::BodyMode;
+use onlyonce_http::rules::{BodyMode, Retain};
+use onlyonce_http::snapshot::Snapshot;
 use onlyonce_testkit::run;
 
 use crate::stage::{Stage, ask, created};
@@ -90,5 +91,67 @@ fn old_records_are_compared_by_their_own_rules() {
         assert_eq!(stage.call(versioned("1")).await.status, 201);
         assert_eq!(stage.call(versioned("2")).await.problem(), "key-reused");
         assert_eq!(stage.effects(), 2);
+    });
+}
+
+#[test]
+fn a_replay_is_marked_by_what_was_done_to_its_record_and_not_by_the_rules_of_today() {
+    run(async {
+        let paid = async |_| Ok(http::Response::new(onlyonce_http::Body::from(r#"{"card":"4111"}"#)));
+        let none = async |_| Ok(http::Response::new(onlyonce_http::Body::from(r#"{"cash":1}"#)));
+        let redacting = Rules { redact: Some(vec!["/card".into()]), ..Rules::default() };
+        let mark = |got: &crate::stage::Got| got.response.headers().get("onlyonce-redacted").cloned();
+        let stage = Stage::new(redacting.clone(), paid).await;
+        assert_eq!(mark(&stage.call(ask("redacted")).await), None, "the first answer is whole");
+        stage.layer.handle().replace(&Rules::default(), &[]).unwrap();
+        let again = stage.call(ask("redacted")).await;
+        assert_eq!(
+            (&again.body[..], mark(&again).unwrap()),
+            (&br#"{"card":"[redacted]"}"#[..], "true".parse().unwrap())
+        );
+        stage.call(ask("whole")).await;
+        stage.layer.handle().replace(&redacting, &[]).unwrap();
+        let again = stage.call(ask("whole")).await;
+        assert_eq!(
+            (&again.body[..], mark(&again)),
+            (&br#"{"card":"4111"}"#[..], None),
+            "nothing was taken out"
+        );
+        // Where there is nothing to take out, nothing is said.
+        let stage = Stage::new(redacting, none).await;
+        stage.call(ask("k")).await;
+        assert_eq!(mark(&stage.call(ask("k")).await), None);
+    });
+}
+
+#[test]
+fn what_an_operator_says_is_kept_as_the_routes_say() {
+    run(async {
+        let stage = Stage::built(created, |builder| {
+            let route = |path: &str| Rules { path: Some(path.into()), ..Rules::default() };
+            builder
+                .route(Rules { redact: Some(vec!["/card".into()]), ..route("/cards") })
+                .route(Rules { redact: Some(vec!["/iban".into()]), ..route("/transfers") })
+        });
+        let handle = stage.await.layer.handle();
+        let answer = |body: &'static str| Snapshot {
+            status: http::StatusCode::CREATED,
+            headers: http::HeaderMap::new(),
+            trailers: None,
+            body: body.into(),
+            is_redacted: false,
+        };
+        let told = answer(r#"{"card":1,"iban":2}"#);
+        let kept = |path| handle.kept(&told, path).map(|kept| (kept.body, kept.is_redacted));
+        assert_eq!(kept(Some("/cards")), Some((r#"{"card":"[redacted]","iban":2}"#.into(), true)));
+        assert_eq!(kept(Some("/other")), Some((told.body.clone(), false)));
+        let safe = r#"{"card":"[redacted]","iban":"[redacted]"}"#;
+        assert_eq!(kept(None), Some((safe.into(), true)), "whose it is is not known");
+        assert_eq!(handle.kept(&answer("card=1"), None), None, "what cannot be looked into");
+        let status_only =
+            Rules { store: Some(Retain::StatusOnly), path: Some("/s".into()), ..Rules::default() };
+        handle.replace(&Rules::default(), &[status_only]).unwrap();
+        assert_eq!((kept(Some("/s")), kept(None)), (None, None));
+        assert!(kept(Some("/cards")).is_some());
     });
 }

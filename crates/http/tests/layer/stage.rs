@@ -108,7 +108,19 @@ impl Stage {
     where
         F: Future<Output = Result<Response<Body>, Broken>> + Send + 'static,
     {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock), MemoryLimits::default()));
+        let store = Arc::new(MemoryStore::new(Arc::clone(&clock), MemoryLimits::default()));
+        Self::over(store, clock, answer, build).await
+    }
+
+    pub(crate) async fn over<F>(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        answer: impl Fn(Request<Body>) -> F + Send + Sync + 'static,
+        build: impl FnOnce(LayerBuilder) -> LayerBuilder,
+    ) -> Self
+    where
+        F: Future<Output = Result<Response<Body>, Broken>> + Send + 'static,
+    {
         let engine = Engine::builder(store.clone()).clock(clock).build().await.unwrap();
         let seen = Arc::new(Seen::default());
         let builder = OnceLayer::builder(engine.clone()).observer(seen.clone());

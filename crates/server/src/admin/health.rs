@@ -102,6 +102,7 @@ fn sum(one: &Stats, other: &Stats) -> Stats {
         completed: one.completed + other.completed,
         released: one.released + other.released,
         unknown: one.unknown + other.unknown,
+        unreadable: one.unreadable + other.unreadable,
         bytes: one.bytes + other.bytes,
         oldest_expired: one.oldest_expired.max(other.oldest_expired),
     }

@@ -181,6 +181,9 @@ pub struct StoreSection {
     pub encryption_key_file: Option<PathBuf>,
     /// With `encryption_key_file`: also read records that are not encrypted, from before. Default `false`: they are damage.
     pub accept_plain: Option<bool>,
+    /// With `encryption_key_file`: start although the store was written with keys that are lost. Default `false`: a file of
+    /// other keys is most likely the wrong file.
+    pub accept_lost_keys: Option<bool>,
     /// How long an answer is kept from its caller because it is not on record yet. Default `500ms`; after that the caller
     /// gets it marked `Onlyonce-Unrecorded`, and recording goes on.
     pub answer_within: Option<Span>,

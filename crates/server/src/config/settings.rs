@@ -94,6 +94,7 @@ pub struct StoreSettings {
 pub(crate) struct EncryptionSettings {
     pub(crate) key_file: PathBuf,
     pub(crate) accept_plain: bool,
+    pub(crate) accept_lost_keys: bool,
 }
 
 /// What can be set about a Redis store. What is not is the store's own to choose.
@@ -354,15 +355,16 @@ fn upstream(proxy: &ProxySection) -> Result<UpstreamSettings, ConfigError> {
 }
 
 fn encryption(section: &StoreSection) -> Result<Option<EncryptionSettings>, ConfigError> {
-    match (&section.encryption_key_file, section.accept_plain) {
-        (Some(key_file), accept_plain) => Ok(Some(EncryptionSettings {
-            key_file: key_file.clone(),
-            accept_plain: accept_plain.unwrap_or(false),
-        })),
-        (None, Some(true)) => {
-            Err(ConfigError::field("store.accept_plain", "is set, but store.encryption_key_file is not"))
+    let (accept_plain, accept_lost_keys) =
+        (section.accept_plain.unwrap_or(false), section.accept_lost_keys.unwrap_or(false));
+    let alone = |field| Err(ConfigError::field(field, "is set, but store.encryption_key_file is not"));
+    match &section.encryption_key_file {
+        Some(key_file) => {
+            Ok(Some(EncryptionSettings { key_file: key_file.clone(), accept_plain, accept_lost_keys }))
         }
-        (None, _) => Ok(None),
+        None if accept_plain => alone("store.accept_plain"),
+        None if accept_lost_keys => alone("store.accept_lost_keys"),
+        None => Ok(None),
     }
 }
 

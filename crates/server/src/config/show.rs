@@ -79,12 +79,81 @@ fn shown(path: &str, value: &Value) -> String {
     }
 }
 
-/// A URL with what stands between `//` and `@` replaced.
+/// Parts of the names of parameters whose values are never shown.
+const SECRET_PARAMETERS: [&str; 8] = ["pass", "pwd", "secret", "token", "key", "auth", "cred", "sig"];
+
+/// A URL with what stands between `//` and `@` replaced, and every parameter that may be a secret.
 pub(crate) fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    match authority.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://***@{host}{path}"),
-        None => url.to_owned(),
+    let Some((scheme, rest)) = url.split_once(':') else { return url.to_owned() };
+    let (slashes, rest) = rest.split_at(if rest.starts_with("//") { 2 } else { 0 });
+    // ORDER: parameters first: an `@` in the value of one is none of the address.
+    let shown = match rest.split_once('?') {
+        Some((address, query)) => format!("{address}?{}", without_secrets(query)),
+        None => rest.to_owned(),
+    };
+    // The last one: a password may hold any number of them, also `/` and `?`, where somebody forgot to escape it.
+    match shown.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}:{slashes}***@{host}"),
+        None => format!("{scheme}:{slashes}{shown}"),
+    }
+}
+
+fn without_secrets(query: &str) -> String {
+    let shown = query.split('&').map(|pair| {
+        let Some((name, _)) = pair.split_once('=') else { return pair.to_owned() };
+        let plain = percent_decoded(name).to_ascii_lowercase();
+        let is_secret = SECRET_PARAMETERS.iter().any(|part| plain.contains(part));
+        if is_secret { format!("{name}=***") } else { pair.to_owned() }
+    });
+    shown.collect::<Vec<_>>().join("&")
+}
+
+/// The text with every `%XX` read; what is none stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.filter(|_| first == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_password;
+
+    #[test]
+    fn no_secret_of_a_url_is_shown_wherever_it_stands() {
+        for (url, shown) in [
+            ("memory:", "memory:"),
+            ("file:./onlyonce-data", "file:./onlyonce-data"),
+            ("redis://h:1/0", "redis://h:1/0"),
+            ("redis://u:hush@h:1/0", "redis://***@h:1/0"),
+            ("redis://u:hu@sh@h:1/0", "redis://***@h:1/0"),
+            ("redis://:hu/sh@h:1/0", "redis://***@h:1/0"),
+            ("redis://:hu?sh@h:1/0", "redis://***@h:1/0"),
+            ("redis:hush@h", "redis:***@h"),
+            ("postgres://h/d?password=hush", "postgres://h/d?password=***"),
+            (
+                "postgres://u@h/d?sslmode=require&PassWord=hush&schema=s",
+                "postgres://***@h/d?sslmode=require&PassWord=***&schema=s",
+            ),
+            ("postgres://h?password=hu@sh/hush", "postgres://h?password=***"),
+            ("postgres://h/d?p%61ssword=hush", "postgres://h/d?p%61ssword=***"),
+            ("postgres://h/d?sslpassword=hush&sslkey=hush", "postgres://h/d?sslpassword=***&sslkey=***"),
+            ("http://h/check?api_token=hush#hush=1", "http://h/check?api_token=***"),
+        ] {
+            assert_eq!(without_password(url), shown, "{url}");
+        }
     }
 }

@@ -157,6 +157,7 @@ fn what_cannot_work_is_refused_with_its_name() {
         (&format!("{good}[sweep]\nlease = \"100ms\""), "lease is shorter"),
         (&format!("{good}[sweep]\nquiet = \"at night\""), "22:00-06:00"),
         (&format!("{good}[store]\naccept_plain = true"), "store.encryption_key_file is not"),
+        (&format!("{good}[store]\naccept_lost_keys = true"), "store.encryption_key_file is not"),
         (&format!("{good}[admin]\nlisten = \"0.0.0.0:0\""), "set admin.token too"),
         (&format!("{good}[admin]\nlisten = \"127.0.0.1:0\"\ntoken = \"short\""), "shorter than 16"),
         (&format!("{good}[admin]\ntoken = \"0123456789abcdef\""), "admin.listen is not"),

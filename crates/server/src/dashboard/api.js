@@ -5,7 +5,7 @@ const TOKEN = "onlyonce.token";
 const ANSWER_WITHIN = 15_000;
 
 /** @typedef {{id: string, state: string, fence: number, attempt: number, scope: string, created_at: string,
- *   changed_at?: string, lease_until?: string, run_until?: string, expires_at?: string, bytes: number, erased: boolean}} StoredRecord */
+ *   changed_at?: string, lease_until?: string, run_until?: string, expires_at?: string, bytes: number, erased: boolean, unreadable?: string}} StoredRecord */
 
 /** An answer that is no success, or none at all (`status` 0). */
 export class Problem extends Error {

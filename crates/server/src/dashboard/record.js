@@ -96,7 +96,7 @@ function partsOf(path, done) {
   };
   const question = part((told) => [told.state, told.fence, told.run_until], (told) => questionOf(told, done));
   const line = part((told) => told.timeline, (told) => timeline(told.timeline ?? []));
-  const answer = part((told) => [told.outcome, told.by], (told) => outcome(told, path));
+  const answer = part((told) => [told.outcome, told.by, told.unreadable], (told) => outcome(told, path));
   const known = part((told) => ({ ...told, timeline: null, steps: null, outcome: null }), facts);
   const stepped = part((told) => told.steps, (told) => steps(told.steps ?? []));
   const privacy = part((told) => [told.state, told.erased], (told) => removal(told, done));
@@ -121,7 +121,12 @@ function questionOf(told, done) {
 /** @param {any} told */
 function facts(told) {
   /** @type {[string, Node | string][]} */
-  const rows = [
+  const rows = told.unreadable ? [
+    ["State", badge(told.state)],
+    ["Id", h("code", { class: "whole" }, told.id)],
+    ["Scope", h("code", { class: "whole" }, told.scope ?? "–")],
+    ["Why", told.unreadable],
+  ] : [
     ["State", badge(told.state)],
     ["Id", h("code", { class: "whole" }, told.id)],
     ["Scope", h("code", { class: "whole" }, told.scope ?? "–")],
@@ -161,6 +166,10 @@ function timeline(entries) {
 /** @param {any} told @param {string} path */
 function outcome(told, path) {
   const kept = told.outcome;
+  if (told.unreadable) {
+    return h("section", { class: "card attention", "aria-label": "Answer" }, h("h2", {}, "Answer"),
+      h("p", {}, `It is there and cannot be read: ${told.unreadable}. Retries are refused, and the work does not run again. It can still be erased.`));
+  }
   if (!kept) {
     return h("section", { class: "card", "aria-label": "Answer" }, h("h2", {}, "Answer"), h("p", { class: "muted" }, "None is recorded."));
   }

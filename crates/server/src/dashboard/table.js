@@ -49,8 +49,9 @@ function row(record, done) {
   const cell = (/** @type {string} */ label, /** @type {(Node | string | null)[]} */ ...children) =>
     h("td", { "data-label": label }, ...children);
   const changed = record.changed_at ?? record.created_at;
-  return h("tr", {},
-    h("th", { scope: "row" }, h("a", { class: "id", href: `#/records/${record.id}`, title: record.id }, short(record.id))),
+  const named = h("th", { scope: "row" }, h("a", { class: "id", href: `#/records/${record.id}`, title: record.id }, short(record.id)));
+  if (record.unreadable) return h("tr", {}, named, cell("State", badge(record.state)), h("td", { "data-label": "Why", colspan: "5" }, record.unreadable));
+  return h("tr", {}, named,
     cell("State", badge(record.state), record.erased ? h("span", { class: "tag" }, "erased") : null),
     cell("Attempt", `${record.attempt}`),
     cell("Changed", h("time", { datetime: changed, title: moment(changed), "data-part": "changed" }, distance(changed))),

@@ -2,12 +2,15 @@
 //!
 //! A command is on disk before it runs, its answer after it. A command without an answer may have run: the process ended in
 //! between. Several processes may share a file: each adds under the file's own guard, and numbers go on from what is there.
+//!
+//! The file is the one that has the name at that moment: one that was moved away (logrotate) or removed is noticed before
+//! every line and after it, and the next line begins a new file.
 
 mod lines;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,6 +35,9 @@ const ANSWER_CHARS_MAX: usize = 300;
 /// Entries on a page when nobody says how many, and at the most.
 const PAGE: usize = 100;
 const PAGE_MAX: usize = 1000;
+
+/// How often a line is written anew because its file was removed meanwhile.
+const ANEW_MAX: usize = 3;
 
 /// One line of the file: a command, or the answer to one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -100,6 +106,20 @@ impl Audit {
         Self(Arc::new(Shared { path, open: Mutex::new(None) }))
     }
 
+    /// Runs a command between two lines: that it is about to run, and what `told` makes of its answer.
+    pub(super) async fn around<T>(
+        &self,
+        entry: Entry<'_>,
+        run: impl Future<Output = T>,
+        told: impl FnOnce(&T) -> String,
+    ) -> Result<T, Refusal> {
+        // ORDER: on disk before anything changes; what cannot be audited does not run.
+        let n = self.begin(entry).await?;
+        let answer = run.await;
+        self.end(n, &told(&answer)).await;
+        Ok(answer)
+    }
+
     /// Writes that a command is about to run, and returns its number once that is on disk.
     pub(super) async fn begin(&self, entry: Entry<'_>) -> Result<u64, Refusal> {
         let Entry { action, id, what, by } = entry;
@@ -159,14 +179,23 @@ pub(super) fn checked(name: &str, text: &str, chars_max: usize) -> Result<String
 impl Shared {
     fn add(&self, line: Line) -> io::Result<u64> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut opened = match open.take() {
-            Some(opened) => opened,
-            None => Open::new(&self.path)?,
-        };
-        // Left closed if it fails: the next command opens and reads it anew.
-        let n = opened.add(&self.path, line)?;
-        *open = Some(opened);
-        Ok(n)
+        for _ in 0..ANEW_MAX {
+            let mut opened = match open.take() {
+                Some(opened) if opened.is_at(&self.path) => opened,
+                // Numbers go on: the one that is gone may be looked for by its number.
+                Some(gone) => Open::new(&self.path, gone.moved_away(&self.path))?,
+                None => Open::new(&self.path, 0)?,
+            };
+            // Left closed if it fails: the next command opens and reads it anew.
+            let n = opened.add(line.clone())?;
+            // A line in a file that nobody can open any more is written nowhere.
+            let is_kept = !opened.is_removed()?;
+            *open = Some(opened);
+            if is_kept {
+                return Ok(n);
+            }
+        }
+        Err(io::Error::other("it is removed as often as it is written"))
     }
 
     fn page(&self, after: u64, limit: usize) -> io::Result<Value> {
@@ -195,24 +224,48 @@ impl Shared {
 }
 
 impl Open {
-    fn new(path: &Path) -> io::Result<Self> {
+    /// Opens the file at `path`, in which numbers go on after `last`.
+    fn new(path: &Path, last: u64) -> io::Result<Self> {
         let is_new = !path.exists();
         if !is_new && !path.is_file() {
             return Err(io::Error::other("it is not a regular file"));
         }
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
         if is_new && let Some(folder) = path.parent() {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
             // A file whose name is lost in a power cut is no audit.
             File::open(folder)?.sync_all()?;
         }
-        Ok(Self { file, known: 0, last: 0, is_torn: false })
+        Ok(Self { file, known: 0, last, is_torn: false })
+    }
+
+    /// Whether this is still the file of that name.
+    fn is_at(&self, path: &Path) -> bool {
+        let identity = |found: io::Result<Metadata>| found.map(|found| (found.dev(), found.ino())).ok();
+        let there = identity(fs::metadata(path));
+        there.is_some() && there == identity(self.file.metadata())
+    }
+
+    /// Whether it has no name any more, so that what is written to it is lost.
+    fn is_removed(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() == 0)
+    }
+
+    /// Says what became of it, and what its last number was.
+    fn moved_away(&self, path: &Path) -> u64 {
+        let (path, last) = (path.display(), self.last);
+        if self.is_removed().unwrap_or(true) {
+            tracing::error!(%path, last, "THE AUDIT FILE WAS REMOVED, and its lines with it; a new one is begun");
+        } else {
+            tracing::warn!(%path, last, "the audit file was moved away; a new one is begun");
+        }
+        last
     }
 
     /// Adds a line, under the next number if it has none yet, and syncs it.
-    fn add(&mut self, path: &Path, mut line: Line) -> io::Result<u64> {
+    fn add(&mut self, mut line: Line) -> io::Result<u64> {
         self.file.lock()?;
-        let added = self.catch_up(path).and_then(|()| {
+        let added = self.catch_up().and_then(|()| {
             if line.n == 0 {
                 let next = self.last.checked_add(1);
                 line.n = next.ok_or_else(|| io::Error::other("its last number has no next one"))?;
@@ -232,12 +285,14 @@ impl Open {
     }
 
     /// Reads what others have added.
-    fn catch_up(&mut self, path: &Path) -> io::Result<()> {
+    fn catch_up(&mut self) -> io::Result<()> {
         let length = self.file.metadata()?.len();
         if length == self.known {
             return Ok(());
         }
-        let mut lines = Lines::open_at(path, self.known)?;
+        // The same file, also when its name is another's by now.
+        let from = if length < self.known { 0 } else { self.known };
+        let mut lines = Lines::of(self.file.try_clone()?, from)?;
         while let Some(line) = lines.next()? {
             self.last = self.last.max(line.n);
         }

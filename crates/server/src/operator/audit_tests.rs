@@ -97,3 +97,30 @@ async fn what_cannot_be_written_is_refused() {
     }
     assert_eq!(begin(&audit, &"é".repeat(WHY_CHARS_MAX)).await.expect("written"), 1);
 }
+
+#[tokio::test]
+async fn a_file_that_was_moved_or_removed_is_noticed_and_the_next_line_is_in_a_new_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("audit.jsonl");
+    let audit = Audit::new(path.clone());
+    assert_eq!(begin(&audit, "first").await.expect("written"), 1);
+    // As logrotate does.
+    let rotated = folder.path().join("audit.jsonl.1");
+    fs::rename(&path, &rotated).expect("moved");
+    assert_eq!(begin(&audit, "second").await.expect("written"), 2, "numbers go on");
+    assert_eq!(numbers(&audit).await, [2]);
+    assert!(fs::read_to_string(&rotated).expect("text").contains("first"));
+    fs::remove_file(&path).expect("removed");
+    assert_eq!(begin(&audit, "third").await.expect("written"), 3);
+    assert!(fs::read_to_string(&path).expect("there again").contains("third"));
+    // Another file under the name, whose numbers are further on.
+    let other = folder.path().join("other");
+    fs::write(&other, "{\"n\":9,\"at\":\"t\",\"action\":\"purge\"}\n").expect("written");
+    fs::rename(&other, &path).expect("replaced");
+    assert_eq!(begin(&audit, "tenth").await.expect("written"), 10);
+    assert_eq!(numbers(&audit).await, [9, 10]);
+    // Truncated in place: what is there is gone, what comes is not.
+    fs::write(&path, "").expect("truncated");
+    assert_eq!(begin(&audit, "eleventh").await.expect("written"), 11);
+    assert_eq!(numbers(&audit).await, [11]);
+}

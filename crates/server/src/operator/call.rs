@@ -130,6 +130,10 @@ pub struct Resolution {
     /// What came out, when it was executed; without it, retries learn that the answer was not kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<GivenOutcome>,
+    /// The path of the request, if it is known: its route says what of the outcome may be kept. Without it, what any route
+    /// forbids is not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// "Not executed" although the attempt may still be running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,

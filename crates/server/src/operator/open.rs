@@ -52,10 +52,15 @@ impl OpenOperator {
             return Err(ConfigError::field("store.url", "memory: is seen by its own process only").into());
         }
         let secret = store::secret(&settings)?;
-        let opened = store::open(&settings, None).await.map_err(|error| match error {
+        let opened = store::open_as_it_is(&settings, None).await.map_err(|error| match error {
             OpenError::Settings(error) => StartError::Config(error),
             OpenError::Store(source) => StartError::Store { url: settings.url.clone(), source },
         })?;
+        let warning = opened
+            .misfit()
+            .await
+            .map_err(|source| StartError::Store { url: settings.url.clone(), source })?;
+        let warning = warning.map(|misfit| misfit.to_string());
         let mut builder = Engine::builder(opened.store);
         if let Some(secret) = secret {
             builder = builder.secret(secret);
@@ -70,6 +75,7 @@ impl OpenOperator {
             OfDoor::Serve(namespace) => Naming::Claims(namespace.as_str().into()),
         };
         let audit = self.audit.or_else(|| config.audit_file());
-        Ok(Operator::new(vec![Place::new("store", &engine, naming)], audit.map(Audit::new), None))
+        let place = Place::new("store", &engine, naming);
+        Ok(Operator::new(vec![place], audit.map(Audit::new), None).warning_of(warning))
     }
 }

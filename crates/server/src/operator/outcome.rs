@@ -37,8 +37,13 @@ pub struct GivenOutcome {
 }
 
 impl GivenOutcome {
-    /// The outcome that `naming`'s door keeps for this. Without anything given, that the answer was not kept.
-    pub(super) fn outcome(given: Option<Self>, naming: &Naming) -> Result<Outcome, Refusal> {
+    /// The outcome that `naming`'s door keeps for this, by its rules for `path`. Without anything given, that the answer was
+    /// not kept.
+    pub(super) fn outcome(
+        given: Option<Self>,
+        naming: &Naming,
+        path: Option<&str>,
+    ) -> Result<Outcome, Refusal> {
         let given = given.unwrap_or_default();
         let status = given.status;
         let status_code = StatusCode::from_u16(status.unwrap_or(200))
@@ -47,7 +52,7 @@ impl GivenOutcome {
             .ok_or_else(|| Refusal::invalid("`status` is none that an answer has: 200 to 599"))?;
         let typed = given.typed()?;
         match naming {
-            Naming::Routes(_) => answered(status_code, typed),
+            Naming::Routes(routes) => answered(status_code, typed, |answer| routes.kept(answer, path)),
             _ if status.is_some() => {
                 Err(Refusal::invalid("`status` is for HTTP: what is recorded here has none"))
             }
@@ -81,7 +86,12 @@ impl GivenOutcome {
     }
 }
 
-fn answered(status: StatusCode, typed: Option<Typed>) -> Result<Outcome, Refusal> {
+/// An answer as `kept` says that it may be kept.
+fn answered(
+    status: StatusCode,
+    typed: Option<Typed>,
+    kept: impl FnOnce(&Snapshot) -> Option<Snapshot>,
+) -> Result<Outcome, Refusal> {
     let wrong = |error: onlyonce_core::MisuseError| Refusal::invalid(error.to_string());
     let Some(Typed { content_type, bytes: body }) = typed else {
         return snapshot::not_kept(status, Tombstone::Discarded).map_err(wrong);
@@ -89,7 +99,12 @@ fn answered(status: StatusCode, typed: Option<Typed>) -> Result<Outcome, Refusal
     let content_type = HeaderValue::try_from(content_type)
         .map_err(|_| Refusal::invalid("`content_type` is none that a header can carry"))?;
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
-    Snapshot { status, headers, trailers: None, body }.to_outcome(false).map_err(wrong)
+    let answer = Snapshot { status, headers, trailers: None, body, is_redacted: false };
+    match kept(&answer) {
+        Some(answer) => answer.to_outcome(false).map_err(wrong),
+        // What an application may not leave behind, an operator may not either.
+        None => snapshot::not_kept(status, Tombstone::Discarded).map_err(wrong),
+    }
 }
 
 /// An outcome as it is shown; bytes and headers only when `with_body` says so.
@@ -149,7 +164,7 @@ mod tests {
 
     fn claims(text: &str) -> Result<Outcome, Refusal> {
         let given = serde_json::from_str(text).expect("a shape");
-        GivenOutcome::outcome(Some(given), &Naming::Claims("n".into()))
+        GivenOutcome::outcome(Some(given), &Naming::Claims("n".into()), None)
     }
 
     #[test]
@@ -169,11 +184,12 @@ mod tests {
     #[test]
     fn an_answer_is_shown_with_its_status_and_without_its_bytes() {
         let typed = Typed { content_type: JSON.to_owned(), bytes: Bytes::from_static(b"{\"secret\":1}") };
-        let outcome = answered(StatusCode::CREATED, Some(typed)).expect("an outcome");
+        let outcome =
+            answered(StatusCode::CREATED, Some(typed), |answer| Some(answer.clone())).expect("an outcome");
         let plain = shown(&outcome, false);
         assert_eq!(plain, json!({ "kind": "kept", "status": 201, "bytes": 12, "content_type": JSON }));
         assert_eq!(shown(&outcome, true)["headers"], json!([["content-type", JSON]]));
-        let gone = answered(StatusCode::OK, None).expect("an outcome");
+        let gone = answered(StatusCode::OK, None, |_| None).expect("an outcome");
         assert_eq!(shown(&gone, true), json!({ "kind": "discarded", "status": 200, "bytes": 0 }));
     }
 

@@ -2,7 +2,7 @@
 
 use onlyonce_core::house::count_callers;
 use onlyonce_core::record::StateKind;
-use onlyonce_core::store::{Listing, PAGE_MAX, Stats, SweepBudget};
+use onlyonce_core::store::{Listing, PAGE_MAX, Stats, SweepBudget, Unreadable};
 use onlyonce_core::transition::{Resolve, Verdict};
 use onlyonce_core::{Fence, Record, RecordId, ScopeTag, Timestamp, hex};
 use onlyonce_http::ProblemKind;
@@ -22,6 +22,8 @@ use crate::store::bounded;
 const PAGE: usize = 50;
 /// How many records of a principal one call erases: the next one goes on.
 const ERASED_MAX: usize = 10_000;
+/// Why a record that its own store cannot read was not erased.
+const DAMAGED: &str = "its bytes are damaged in the store, which cannot tell what it would erase";
 /// The name under which closed records that nobody could decide are listed.
 const SEALED: &str = "sealed";
 
@@ -35,22 +37,33 @@ impl Place {
             !only_sealed || record.kind() != StateKind::Completed || shown::state(record) == SEALED
         };
         let records = page.records.iter().filter(|(_, record)| is_meant(record));
-        let records: Vec<_> = records.map(|(id, record)| shown::record(id, record)).collect();
-        Ok(json!({ "records": records, "next": page.next.map(|id| id.to_string()) }))
+        let mut rows: Vec<_> = records.map(|(id, record)| (*id, shown::record(id, record))).collect();
+        // Each in its place: what cannot be read is neither absent nor the end of the page.
+        rows.extend(page.unreadable.iter().map(|found| (found.id, shown::unreadable(found))));
+        rows.sort_by_key(|(id, _)| *id);
+        let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
+        Ok(json!({ "records": rows, "next": page.next.map(|id| id.to_string()) }))
     }
 
-    async fn lookup(&self, id: &RecordId) -> Result<Option<Record>, Refusal> {
-        Ok(bounded(self.store.lookup(id)).await?)
+    /// The record, or why there is one that cannot be read.
+    async fn lookup(&self, id: &RecordId) -> Result<Option<Result<Record, Unreadable>>, Refusal> {
+        match bounded(self.store.lookup(id)).await {
+            Ok(record) => Ok(record.map(Ok)),
+            Err(error) if error.is_unreadable() => Ok(Some(Err(Unreadable::new(*id, &error)))),
+            Err(error) => Err(error.into()),
+        }
     }
 
     pub(super) async fn show(&self, id: &RecordId, seen: &[Seen], with_body: bool) -> Result<Value, Refusal> {
-        let record = self.lookup(id).await?.ok_or_else(Refusal::absent)?;
-        Ok(shown::whole(id, &record, seen, with_body))
+        Ok(match self.lookup(id).await?.ok_or_else(Refusal::absent)? {
+            Ok(record) => shown::whole(id, &record, seen, with_body),
+            Err(unreadable) => shown::unreadable_whole(&unreadable, seen),
+        })
     }
 
     pub(super) async fn find(&self, sought: &Sought, namespace: Option<&str>) -> Result<Value, Refusal> {
         let id = self.naming.key(sought, namespace)?.record_id(&self.secret);
-        let record = self.lookup(&id).await?.map(|record| shown::record(&id, &record));
+        let record = self.lookup(&id).await?.map(|found| shown::found(&id, &found));
         Ok(json!({ "id": id.to_string(), "record": record }))
     }
 
@@ -72,12 +85,14 @@ impl Place {
         who: Option<&str>,
         events: Option<&Ring>,
     ) -> Result<Value, Refusal> {
-        let Resolution { fence, verdict: name, outcome, force } = resolution;
+        let Resolution { fence, verdict: name, outcome, path, force } = resolution;
         let outcome = match (name, outcome) {
             (VerdictName::StillUnknown, _) => {
                 return Err(Refusal::invalid("`verdict` is `executed` or `not-executed`"));
             }
-            (VerdictName::Executed, given) => Some(GivenOutcome::outcome(given, &self.naming)?),
+            (VerdictName::Executed, given) => {
+                Some(GivenOutcome::outcome(given, &self.naming, path.as_deref())?)
+            }
             (VerdictName::NotExecuted, None) => None,
             (VerdictName::NotExecuted, Some(_)) => {
                 return Err(Refusal::invalid("`outcome` is for `executed` only"));
@@ -123,27 +138,34 @@ impl Place {
             other => return Err(in_the_way(&other)),
         };
         // It is said either way: that the record cannot be read now is no refusal.
-        let record = self.lookup(id).await.ok().flatten().map(|record| shown::record(id, &record));
+        let record = self.lookup(id).await.ok().flatten().map(|found| shown::found(id, &found));
         Ok(json!({ "answer": answer, "record": record }))
     }
 
     pub(super) async fn erase(&self, id: RecordId, events: Option<&Ring>) -> Result<Value, Refusal> {
+        let conflict = |answer: &'static str, detail: &str| {
+            Refusal::new(ProblemKind::StateConflict, detail).with("answer", answer)
+        };
         match self.erase_one(id, events).await? {
-            EraseResult::Erased => Ok(json!({ "erased": true })),
-            EraseResult::Absent => Err(Refusal::absent()),
-            EraseResult::InFlight => {
-                let detail = "somebody works on it: erase it when that has ended";
-                Err(Refusal::new(ProblemKind::StateConflict, detail).with("answer", "in-flight"))
+            Some(EraseResult::Erased) => Ok(json!({ "erased": true })),
+            Some(EraseResult::Absent) => Err(Refusal::absent()),
+            Some(EraseResult::InFlight) => {
+                Err(conflict("in-flight", "somebody works on it: erase it when that has ended"))
             }
+            None => Err(conflict("unreadable", DAMAGED)),
         }
     }
 
-    async fn erase_one(&self, id: RecordId, events: Option<&Ring>) -> Result<EraseResult, Refusal> {
-        let answer = erased(self.store.as_ref(), &self.name, id).await?;
+    /// Erases a record. `None` when the store itself cannot make out what it is: a lost key of the encryption is no reason.
+    async fn erase_one(&self, id: RecordId, events: Option<&Ring>) -> Result<Option<EraseResult>, Refusal> {
+        let answer = match erased(self.store.as_ref(), &self.name, id).await {
+            Err(refusal) if refusal.is_unreadable() => return Ok(None),
+            answer => answer?,
+        };
         if let (EraseResult::Erased, Some(events)) = (&answer, events) {
             events.command(id, Fence::default(), "erased");
         }
-        Ok(answer)
+        Ok(Some(answer))
     }
 
     /// Whose records are meant, without saying who that is: as their ids end.
@@ -161,42 +183,67 @@ impl Place {
         events: Option<&Ring>,
     ) -> Result<Value, Refusal> {
         let scopes = self.naming.scopes(&of.principal, namespace)?;
-        let (mut done, mut left) = (0_usize, 0_usize);
+        let tags: Vec<_> = scopes.iter().map(|scope| scope.tag(&self.secret)).collect();
+        let mut told = Told::default();
         // The place to go on from: which scope, and behind which of its ids.
-        let (mut at, mut after) = resumed(of.after.as_deref(), scopes.len())?;
-        while let Some(scope) = scopes.get(at) {
-            let listing = Listing {
-                scope: Some(scope.tag(&self.secret)),
-                after,
-                limit: PAGE_MAX,
-                ..Listing::default()
-            };
+        let (mut at, mut after) = resumed(of.after.as_deref(), &tags)?;
+        while let Some(tag) = tags.get(at) {
+            let listing = Listing { scope: Some(*tag), after, limit: PAGE_MAX, ..Listing::default() };
             let page = bounded(self.store.list(&listing)).await?;
-            for (id, _) in &page.records {
-                match self.erase_one(*id, events).await? {
-                    EraseResult::Erased => done += 1,
-                    EraseResult::InFlight => left += 1,
-                    EraseResult::Absent => {}
+            let readable = page.records.iter().map(|(id, _)| *id);
+            for id in readable.chain(page.unreadable.iter().map(|found| found.id)) {
+                match self.erase_one(id, events).await? {
+                    Some(EraseResult::Erased) => told.erased += 1,
+                    Some(EraseResult::InFlight) => told.left += 1,
+                    Some(EraseResult::Absent) => {}
+                    None => told.unreadable += 1,
                 }
             }
             after = page.next;
             at += usize::from(after.is_none());
-            if done + left >= ERASED_MAX && at < scopes.len() {
-                let next = format!("{at}:{}", after.map(|id| id.to_string()).unwrap_or_default());
-                return Ok(json!({ "erased": done, "left": left, "next": next }));
+            if told.all() >= ERASED_MAX
+                && let Some(tag) = tags.get(at)
+            {
+                let after = after.map(|id| id.to_string()).unwrap_or_default();
+                return Ok(told.to_json(Some(format!("{}:{after}", shown::scope(*tag)))));
             }
         }
-        Ok(json!({ "erased": done, "left": left, "next": null }))
+        Ok(told.to_json(None))
     }
 }
 
-/// Reads back what an answer said under `next`.
-fn resumed(text: Option<&str>, scopes: usize) -> Result<(usize, Option<RecordId>), Refusal> {
+/// What became of the records of one principal.
+#[derive(Default)]
+struct Told {
+    erased: usize,
+    /// Somebody works on them.
+    left: usize,
+    /// They are damaged, and so is what is left of them.
+    unreadable: usize,
+}
+
+impl Told {
+    const fn all(&self) -> usize {
+        self.erased + self.left + self.unreadable
+    }
+
+    fn to_json(&self, next: Option<String>) -> Value {
+        json!({ "erased": self.erased, "left": self.left, "unreadable": self.unreadable, "next": next })
+    }
+}
+
+/// Reads back what an answer said under `next`: a scope by its tag, because rules may have changed their order since, and an
+/// id.
+fn resumed(text: Option<&str>, tags: &[ScopeTag]) -> Result<(usize, Option<RecordId>), Refusal> {
     let wrong = || Refusal::invalid("`after` is not the `next` of an answer before");
-    let Some((at, id)) = text.map(|text| text.split_once(':').ok_or_else(wrong)).transpose()? else {
+    let Some((tag, id)) = text.map(|text| text.split_once(':').ok_or_else(wrong)).transpose()? else {
         return Ok((0, None));
     };
-    let at = at.parse().ok().filter(|at| *at < scopes).ok_or_else(wrong)?;
+    let at = tags.iter().position(|known| shown::scope(*known) == tag).ok_or_else(|| {
+        Refusal::invalid(
+            "`after` is of a scope that is none of this principal's any more: begin again without it",
+        )
+    })?;
     let id = if id.is_empty() { None } else { Some(id.parse().map_err(|_| wrong())?) };
     Ok((at, id))
 }
@@ -204,7 +251,7 @@ fn resumed(text: Option<&str>, scopes: usize) -> Result<(usize, Option<RecordId>
 pub(crate) fn stats(stats: &Stats) -> Value {
     json!({
         "in_flight": stats.in_flight, "completed": stats.completed, "released": stats.released,
-        "unknown": stats.unknown, "bytes": stats.bytes, "oldest_expired_ms": stats.oldest_expired.map(millis),
+        "unknown": stats.unknown, "unreadable": stats.unreadable, "bytes": stats.bytes, "oldest_expired_ms": stats.oldest_expired.map(millis),
     })
 }
 

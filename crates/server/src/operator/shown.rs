@@ -1,11 +1,15 @@
 //! Records as operators see them: never an owner, never a fingerprint, bodies only where they are asked for.
 
 use onlyonce_core::record::{CompletedBy, State, StateKind};
+use onlyonce_core::store::Unreadable;
 use onlyonce_core::{Clock as _, Record, RecordId, ScopeTag, SystemClock, Timestamp, hex};
 use serde_json::{Map, Value, json};
 
 use super::outcome;
 use crate::events::Seen;
+
+/// The state of what cannot be read, and the name of why.
+const UNREADABLE: &str = "unreadable";
 
 /// What the ids of one principal's records end with.
 pub(super) fn scope(tag: ScopeTag) -> String {
@@ -64,6 +68,31 @@ pub(super) fn record(id: &RecordId, record: &Record) -> Map<String, Value> {
     put("bytes", record.weight().into());
     put("erased", is_erased(record).into());
     shown
+}
+
+/// What a list shows of a record that cannot be read: that it is there, and why.
+pub(super) fn unreadable(found: &Unreadable) -> Map<String, Value> {
+    let mut shown = Map::new();
+    shown.insert("id".to_owned(), found.id.to_string().into());
+    shown.insert("state".to_owned(), UNREADABLE.into());
+    shown.insert("scope".to_owned(), scope(ScopeTag::of(&found.id)).into());
+    shown.insert(UNREADABLE.to_owned(), found.why.as_str().into());
+    shown
+}
+
+/// The same, with what this process saw of it.
+pub(super) fn unreadable_whole(found: &Unreadable, seen: &[Seen]) -> Value {
+    let mut shown = unreadable(found);
+    shown.insert("timeline".into(), in_order(seen.iter().map(|seen| (seen.at, seen.to_json())).collect()));
+    Value::Object(shown)
+}
+
+/// What was found under `id`.
+pub(super) fn found(id: &RecordId, found: &Result<Record, Unreadable>) -> Map<String, Value> {
+    match found {
+        Ok(stored) => record(id, stored),
+        Err(found) => unreadable(found),
+    }
 }
 
 fn is_erased(record: &Record) -> bool {
@@ -126,8 +155,12 @@ fn timeline(record: &Record, seen: &[Seen]) -> Value {
     };
     known.retain(|(_, entry)| !is_seen(entry));
     known.extend(seen.iter().map(|seen| (seen.at, seen.to_json())));
-    known.sort_by_key(|(at, _)| *at);
-    known
+    in_order(known)
+}
+
+fn in_order(mut entries: Vec<(Timestamp, Value)>) -> Value {
+    entries.sort_by_key(|(at, _)| *at);
+    entries
         .into_iter()
         .map(|(at, mut entry)| {
             entry["at"] = time(at).into();

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use onlyonce_core::store::encrypted::random_key;
-use onlyonce_core::{Encrypted, KeyId, Keyring, RandomError};
+use onlyonce_core::store::encrypted::{Misfit, random_key};
+use onlyonce_core::{Encrypted, KeyId, Keyring, RandomError, StoreError};
 
-use super::Opened;
+use super::{OpenError, Opened};
 use crate::config::{ConfigError, EncryptionSettings};
 
 /// The largest key file: 64 keys and something to say about each of them.
@@ -37,9 +37,51 @@ impl Encryption {
     }
 
     /// Reads the key file again, and goes on with what it says now. What cannot be used changes nothing.
-    pub(crate) fn reload(&self) -> Result<(), ConfigError> {
-        let keys = read_keys(&self.settings.key_file)?.accepting_plain(self.settings.accept_plain);
+    pub(crate) async fn reload(&self) -> Result<(), OpenError> {
+        let keys = read_keys(&self.settings.key_file).map_err(OpenError::Settings)?;
+        let keys = keys.accepting_plain(self.settings.accept_plain);
+        // ORDER: before anything is written with them.
+        self.admit(&keys).await?;
         self.encrypted.rekey(keys);
+        Ok(())
+    }
+
+    /// Sees to it that the keys it began with are those of the store.
+    pub(super) async fn admit_first(&self) -> Result<(), OpenError> {
+        self.admit(&self.encrypted.keys()).await
+    }
+
+    /// What its keys do not fit, if anything.
+    pub(super) async fn misfit(&self) -> Result<Option<Misfit>, StoreError> {
+        self.encrypted.misfit(&self.encrypted.keys()).await
+    }
+
+    async fn admit(&self, keys: &Keyring) -> Result<(), OpenError> {
+        match self.encrypted.misfit(keys).await.map_err(OpenError::Store)? {
+            None => {}
+            Some(lost @ (Misfit::OtherKeys(_) | Misfit::AnotherKey(_))) if self.settings.accept_lost_keys => {
+                tracing::warn!(
+                    "{lost}; store.accept_lost_keys lets it start, and what they wrote stays unreadable"
+                );
+            }
+            Some(misfit) => return Err(refused(&misfit)),
+        }
+        // Whoever sweeps or fails over may keep it from being written now: the next start notes it.
+        if let Err(error) = self.encrypted.note(keys).await {
+            tracing::warn!(
+                error = super::told(&error),
+                "which key writes here could not be noted in the store"
+            );
+        }
+        let noted = self.encrypted.noted().await.unwrap_or_default();
+        let missing: Vec<_> =
+            noted.into_iter().filter(|name| keys.ids().all(|id| id.as_str() != name)).collect();
+        if !missing.is_empty() {
+            tracing::info!(
+                keys = missing.join(", "),
+                "the key file lacks keys that wrote here: what they wrote and has not expired cannot be read"
+            );
+        }
         Ok(())
     }
 
@@ -57,6 +99,17 @@ impl Encryption {
         }
         text
     }
+}
+
+/// Why keys that do not fit a store are refused, and what to do.
+pub(super) fn refused(misfit: &Misfit) -> OpenError {
+    let what_to_do = match misfit {
+        Misfit::OtherKeys(_) | Misfit::AnotherKey(_) => {
+            "; if it is the right file and the keys are lost for good, set store.accept_lost_keys = true"
+        }
+        _ => "",
+    };
+    OpenError::Settings(ConfigError::field(FIELD, format!("{misfit}{what_to_do}")))
 }
 
 /// Reads a key file: a line `NAME = BASE64` for each key, the one to write with first. Nobody but its owner may read it.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use onlyonce_core::record::StateKind;
-use onlyonce_core::store::{Listing, Page};
+use onlyonce_core::store::{Filling, Listing};
 use onlyonce_core::transition::view;
 use onlyonce_core::{Record, RecordId, StoreError, StoreErrorKind, Timestamp};
 
@@ -19,6 +19,12 @@ struct Run {
     more: bool,
 }
 
+/// Where the last entry of a record is.
+enum At<'c> {
+    Memory(&'c Record),
+    Segment(&'c Segment, u32),
+}
+
 /// How many records are looked at in one go: whoever writes waits meanwhile.
 const LOOKED_AT: usize = 1000;
 
@@ -28,26 +34,32 @@ impl Catalog {
     pub(crate) fn list(
         &self,
         listing: &Listing,
-        page: &mut Page,
+        page: &mut Filling<'_>,
         after: Option<RecordId>,
         now: Timestamp,
     ) -> Result<Option<RecordId>, StoreError> {
-        let (ids, done_up_to) = if self.is_all_in_flight(&listing.states) {
+        let (places, done_up_to) = if self.is_all_in_flight(&listing.states) {
             self.believe_absence()?;
             (self.in_flight_after(after), None)
         } else {
-            self.next_ids(after, (listing.page_size() + 1).max(LOOKED_AT))?
+            self.next_places(after, (listing.page_size() + 1).max(LOOKED_AT))?
         };
-        for (id, record) in ids {
-            let Some(seen) = view(Some(&record), now) else { continue };
-            if !listing.wants(&id, &seen) {
-                continue;
-            }
-            if page.records.len() == listing.page_size() {
-                page.next = page.records.last().map(|(id, _)| *id);
+        for (id, at) in places {
+            // One at a time, and no more than the page takes: bodies may be large.
+            let read = match at {
+                At::Memory(record) => Ok(record.clone()),
+                At::Segment(segment, offset) => read_record(&*segment.file, segment.home(), &id, offset),
+            };
+            let read = match read {
+                Ok(record) => match view(Some(&record), now) {
+                    Some(seen) => Ok(seen.into_owned()),
+                    None => continue,
+                },
+                Err(error) => Err(error),
+            };
+            if !page.take(id, read)? {
                 return Ok(None);
             }
-            page.records.push((id, seen.into_owned()));
         }
         Ok(done_up_to)
     }
@@ -62,17 +74,17 @@ impl Catalog {
         !states.is_empty() && states.iter().all(is_known)
     }
 
-    fn in_flight_after(&self, after: Option<RecordId>) -> BTreeMap<RecordId, Record> {
+    fn in_flight_after(&self, after: Option<RecordId>) -> BTreeMap<RecordId, At<'_>> {
         let follows = self.in_flight.iter().filter(|(id, _)| after.is_none_or(|after| **id > after));
-        follows.map(|(id, stored)| (*id, stored.record.clone())).collect()
+        follows.map(|(id, stored)| (*id, At::Memory(&stored.record))).collect()
     }
 
-    /// The records that follow `after`, and up to where they are complete; `None` when they are all.
-    fn next_ids(
+    /// Where the records are that follow `after`, and up to where they are complete; `None` when they are all.
+    fn next_places(
         &self,
         after: Option<RecordId>,
         most: usize,
-    ) -> Result<(BTreeMap<RecordId, Record>, Option<RecordId>), StoreError> {
+    ) -> Result<(BTreeMap<RecordId, At<'_>>, Option<RecordId>), StoreError> {
         let mut found = BTreeMap::new();
         let mut done_up_to: Option<RecordId> = None;
         // From the oldest: a newer entry takes the place of an older one.
@@ -82,21 +94,14 @@ impl Catalog {
                 done_up_to = Some(done_up_to.map_or(*last, |done| done.min(*last)));
             }
             for (id, offset) in run.ids {
-                found.insert(id, (segment, offset));
+                let at = self.in_flight.get(&id).map(|stored| At::Memory(&stored.record));
+                found.insert(id, at.unwrap_or(At::Segment(segment, offset)));
             }
         }
-        let mut records = BTreeMap::new();
-        for (id, (segment, offset)) in found {
-            if done_up_to.is_some_and(|done| id > done) {
-                break;
-            }
-            let record = match self.in_flight.get(&id) {
-                Some(stored) => stored.record.clone(),
-                None => read_record(&*segment.file, segment.home(), &id, offset)?,
-            };
-            records.insert(id, record);
+        if let Some(done) = done_up_to {
+            found.retain(|id, _| *id <= done);
         }
-        Ok((records, done_up_to))
+        Ok((found, done_up_to))
     }
 }
 

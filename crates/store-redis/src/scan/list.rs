@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use onlyonce_core::store::{Listing, Page};
+use onlyonce_core::store::{Filling, Listing, Page};
 use onlyonce_core::transition::view;
 use onlyonce_core::{RecordId, StoreError};
 
@@ -30,7 +30,14 @@ impl RedisStore {
                 };
                 let candidates: Vec<_> = step.ids.into_iter().filter(may_be).collect();
                 for (id, head) in self.peek(&candidates).await? {
-                    if view(Some(&head.record), head.now).is_some_and(|seen| listing.wants(&id, &seen)) {
+                    let is_wanted = match head {
+                        Ok(head) => {
+                            view(Some(&head.record), head.now).is_some_and(|seen| listing.wants(&id, &seen))
+                        }
+                        // It is there, and somebody has to look at it.
+                        Err(_) => listing.may_want(&id),
+                    };
+                    if is_wanted {
                         smallest.insert(id);
                     }
                 }
@@ -49,25 +56,24 @@ impl RedisStore {
             smallest.pop_last();
         }
         let next = smallest.last().copied().filter(|_| more);
-        Ok(Page { records: self.read_whole(listing, smallest).await?, next })
+        let mut page = self.read_whole(listing, smallest).await?;
+        page.next = page.next.or(next);
+        Ok(page)
     }
 
-    /// The records themselves, where they are still wanted.
-    async fn read_whole(
-        &self,
-        listing: &Listing,
-        ids: BTreeSet<RecordId>,
-    ) -> Result<Vec<(RecordId, onlyonce_core::Record)>, StoreError> {
+    /// The records themselves, where they are still wanted, as far as they fit on a page.
+    async fn read_whole(&self, listing: &Listing, ids: BTreeSet<RecordId>) -> Result<Page, StoreError> {
         let ids: Vec<_> = ids.into_iter().collect();
-        let mut records = Vec::with_capacity(ids.len());
+        let mut page = Filling::new(listing);
         for some in ids.chunks(WHOLE_AT_ONCE) {
             let calls: Vec<_> = some.iter().map(|id| self.read_call(Script::Lookup, id, &[])).collect();
             for (id, value) in some.iter().zip(self.masters.run_packed(&calls, DOING).await) {
-                if let Some(record) = read_record(id, value?)?.filter(|record| listing.wants(id, record)) {
-                    records.push((*id, record));
+                let Some(read) = read_record(id, value?).transpose() else { continue };
+                if !page.take(*id, read)? {
+                    return Ok(page.finish());
                 }
             }
         }
-        Ok(records)
+        Ok(page.finish())
     }
 }

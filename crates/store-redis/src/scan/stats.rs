@@ -19,6 +19,7 @@ const SAMPLE_KEYS: usize = 50_000;
 #[derive(Default)]
 struct Found {
     by_state: [u64; StateKind::ALL.len()],
+    unreadable: u64,
     bytes: u64,
     oldest_expired: Option<Duration>,
 }
@@ -40,7 +41,10 @@ impl RedisStore {
             loop {
                 let step = self.step(&node, cursor).await?;
                 for (_, head) in self.peek(&step.ids).await? {
-                    found.add(&head);
+                    match head {
+                        Ok(head) => found.add(&head),
+                        Err(_) => found.unreadable += 1,
+                    }
                 }
                 (cursor, keys) = (step.next, keys + step.keys);
                 if cursor == 0 || keys >= SAMPLE_KEYS {
@@ -53,6 +57,7 @@ impl RedisStore {
             stats.completed += whole(found.by_state[StateKind::Completed as usize]);
             stats.released += whole(found.by_state[StateKind::Released as usize]);
             stats.unknown += whole(found.by_state[StateKind::Unknown as usize]);
+            stats.unreadable += whole(found.unreadable);
             stats.bytes += whole(found.bytes);
             stats.oldest_expired = stats.oldest_expired.max(found.oldest_expired);
         }

@@ -2,7 +2,8 @@
 
 use onlyonce_core::record::{Record, StateKind};
 use onlyonce_core::store::{
-    BATCH_MAX, Batch, Durability, Imported, Listing, Page, Stats, StoreFuture, SweepBudget, Swept, Watch,
+    BATCH_MAX, Batch, Durability, Filling, Imported, Listing, Page, Stats, StoreFuture, SweepBudget, Swept,
+    Watch,
 };
 use onlyonce_core::transition::{
     Abandon, AbandonAnswer, Answer, Claim, ClaimAnswer, Command, Complete, CompleteAnswer, Erase,
@@ -71,15 +72,24 @@ impl ReferenceStore {
     fn page(&self, listing: &Listing) -> Result<Page, StoreError> {
         let everyone = Listing { scope: None, ..listing.clone() };
         let listing = if self.defect.is(Flaw::ListIgnoresScope) { &everyone } else { listing };
-        let (all, now) = self.all()?;
-        let seen = all.iter().filter_map(|(id, record)| Some((*id, view(Some(record), now)?.into_owned())));
-        let wanted = seen.filter(|(id, record)| listing.wants(id, record));
-        let mut records: Vec<_> =
-            wanted.filter(|(id, _)| listing.after.is_none_or(|after| *id > after)).collect();
-        let more = records.len() > listing.page_size();
-        records.truncate(listing.page_size());
-        let next = records.last().map(|(id, _)| *id).filter(|_| more);
-        Ok(Page { records, next })
+        let unbounded = self.defect.is(Flaw::PagesOfAnyWeight);
+        let (disk, now) = (self.disk.lock().unwrap(), self.now());
+        let (mut page, mut heavy) = (Filling::new(listing), Page::default());
+        for id in disk.records.keys().filter(|id| listing.after.is_none_or(|after| **id > after)) {
+            let read = match self.read(&disk, id) {
+                Ok(record) => match view(record.as_ref(), now) {
+                    Some(seen) => Ok(seen.into_owned()),
+                    None => continue,
+                },
+                Err(error) => Err(error),
+            };
+            if let (true, Ok(record)) = (unbounded, &read) {
+                heavy.records.push((*id, record.clone()));
+            } else if !page.take(*id, read)? {
+                break;
+            }
+        }
+        Ok(if unbounded { heavy } else { page.finish() })
     }
 
     fn sweep_some(&self, budget: SweepBudget) -> Result<Swept, StoreError> {

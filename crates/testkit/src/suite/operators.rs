@@ -2,12 +2,12 @@
 #![expect(missing_docs, reason = "a clause is named by what it shows")]
 
 use onlyonce_core::record::{StateKind, StepName};
-use onlyonce_core::store::Listing;
+use onlyonce_core::store::{Listing, PAGE_BYTES_MAX};
 use onlyonce_core::transition::{
-    Actor, Claim, ClaimAnswer, CompleteAnswer, Erase, EraseAnswer, RecordStep, Release, Resolve,
+    Actor, Claim, ClaimAnswer, Complete, CompleteAnswer, Erase, EraseAnswer, RecordStep, Release, Resolve,
     ResolveAnswer, StepAnswer, Token, UnknownPolicy, Verdict,
 };
-use onlyonce_core::{Fence, RecordId, ScopeTag, house};
+use onlyonce_core::{Fence, Outcome, RecordId, ScopeTag, house};
 
 use crate::fixture::{Fixture, LEASE, RETENTION, RUN_MAX, Scene, TICK, any_id, outcome};
 
@@ -203,6 +203,33 @@ pub async fn c13_list_keeps_to_what_was_asked_for<F: Fixture>(fixture: &F) {
     assert!(!before.contains(&scene.id));
     let after_all = RecordId::from_bytes([255; 32]);
     assert_eq!(ids(Listing { after: Some(after_all), ..Listing::default() }).await, []);
+}
+
+pub async fn c13_a_page_of_large_records_ends_where_its_bytes_do<F: Fixture>(fixture: &F) {
+    const LARGE: usize = 1 << 20;
+    let scenes: Vec<_> = (0..PAGE_BYTES_MAX / LARGE + 4).map(|_| Scene::new(fixture)).collect();
+    for scene in &scenes {
+        let token = scene.granted().await;
+        let complete = Complete { token, outcome: Outcome::kept(1, vec![7; LARGE]), retention: None };
+        assert_eq!(scene.store().complete(&complete).await.unwrap(), CompleteAnswer::Completed);
+    }
+    let (mut seen, mut pages): (Vec<RecordId>, usize) = (Vec::new(), 0);
+    let mut listing = Listing::default();
+    loop {
+        let page = fixture.store().list(&listing).await.unwrap();
+        let weight: usize = page.records.iter().map(|(_, record)| record.weight()).sum();
+        let last = page.records.last().map_or(0, |(_, record)| record.weight());
+        assert!(weight - last < PAGE_BYTES_MAX, "{weight} bytes on a page, the last record {last}");
+        pages += 1;
+        seen.extend(page.records.iter().map(|(id, _)| *id));
+        if page.next.is_none() {
+            break;
+        }
+        assert!(page.next >= seen.last().copied(), "the next page would begin with what was seen");
+        listing.after = page.next;
+    }
+    assert!(pages > 1 && seen.is_sorted_by(|a, b| a < b), "{pages} pages, each record once");
+    assert!(scenes.iter().all(|scene| seen.contains(&scene.id)), "a record was left out between two pages");
 }
 
 pub async fn c13_stats_count_what_is_stored<F: Fixture>(fixture: &F) {

@@ -2,7 +2,7 @@
 #![expect(missing_docs, reason = "a clause is named by what it shows")]
 
 use onlyonce_core::record::StateKind;
-use onlyonce_core::store::{BATCH_MAX, IMPORT_FENCE_MAX, Imported, StoreErrorKind, SweepBudget};
+use onlyonce_core::store::{BATCH_MAX, IMPORT_FENCE_MAX, Imported, Listing, StoreErrorKind, SweepBudget};
 use onlyonce_core::transition::{
     Actor, Claim, ClaimAnswer, Complete, CompleteAnswer, Erase, Release, ReleaseAnswer, Renew, RenewAnswer,
     Resolve, Token, UnknownPolicy, Verdict,
@@ -180,6 +180,12 @@ pub async fn c16_damage_is_an_error_and_never_absence<F: Fixture>(fixture: &F) {
         assert!(!error.is_retryable());
     }
     assert!(store.lookup(&damaged.id).await.is_err(), "lookup took damage for absence");
+    let prefix = |id: &RecordId| Listing { prefix: Some(id.to_string()), ..Listing::default() };
+    let page = store.list(&prefix(&damaged.id)).await.expect("one record that cannot be read is no failure");
+    let named: Vec<_> = page.unreadable.iter().map(|found| found.id).collect();
+    assert_eq!((named, page.records.len()), (vec![damaged.id], 0), "listed as what it is");
+    let all = store.list(&Listing::default()).await.expect("a page");
+    assert!(all.records.iter().any(|(id, _)| *id == whole.id), "damage hides nothing else");
     let complete = Complete { token, outcome: outcome("again"), retention: None };
     assert!(store.complete(&complete).await.is_err());
     whole.expect_replay("whole").await;

@@ -281,10 +281,11 @@ pub(crate) async fn claim(
         return Err(Refusal::invalid("`wait` is longer than 60s"));
     }
     let answer = if patience.is_zero() {
-        namespace.claim_within(&claim, &quota).await?
+        namespace.claim_within(&claim, &quota).await
     } else {
-        namespace.claim_patiently(&claim, &quota, patience, &gone).await?
+        namespace.claim_patiently(&claim, &quota, patience, &gone).await
     };
+    let answer = answer.map_err(|refusal| refusal.about(&claim.id))?;
     Ok(axum::Json(Claimed { id: claim.id.to_string(), answer: answer.into() }))
 }
 
@@ -334,6 +335,6 @@ fn item(namespace: &Namespace, claim: &Claim, answer: Result<ClaimAnswer, StoreE
             }
             ClaimedItem::Claimed(Claimed { id: claim.id.to_string(), answer: answer.into() })
         }
-        Err(error) => ClaimedItem::Failed { error: Refusal::from(error).to_json() },
+        Err(error) => ClaimedItem::Failed { error: Refusal::from(error).about(&claim.id).to_json() },
     }
 }

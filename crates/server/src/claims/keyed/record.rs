@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use onlyonce_core::record::{Record, State as RecordState, StateKind};
-use onlyonce_core::store::{Listing, PAGE_MAX};
+use onlyonce_core::store::{Listing, PAGE_MAX, Unreadable};
 use onlyonce_core::{Principal, RecordId, Scope, Timestamp};
 use onlyonce_http::ProblemKind;
 use onlyonce_http::rules::Span;
@@ -26,8 +26,6 @@ use crate::operator::verdict::StateName;
 
 /// The records on a page when nobody says how many.
 const PAGE: usize = 100;
-/// How much of records one answer carries, roughly. A page ends early there.
-pub(crate) const PAGE_BYTES_MAX: usize = 16 << 20;
 /// How long a long poll lasts when it does not say.
 const WAIT_FOR: Duration = Duration::from_secs(30);
 
@@ -123,9 +121,26 @@ pub(crate) struct ListParams {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ListPage {
     records: Vec<RecordShown>,
+    /// What is there and cannot be read; absent when there is nothing of the kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<UnreadableShown>,
     /// Where the next page starts; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
+}
+
+/// A record that is there and cannot be read.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UnreadableShown {
+    id: String,
+    /// What is wrong with it.
+    why: String,
+}
+
+impl From<Unreadable> for UnreadableShown {
+    fn from(found: Unreadable) -> Self {
+        Self { id: found.id.to_string(), why: found.why }
+    }
 }
 
 /// For how long, and until what.
@@ -218,9 +233,9 @@ pub(crate) async fn list(
         limit: params.limit.filter(|limit| *limit > 0).unwrap_or(PAGE).min(PAGE_MAX),
     };
     let page = namespace.bounded(namespace.store().list(&listing)).await?;
-    let (records, next) = cut(page.records, page.next);
-    let records = records.iter().map(|(id, record)| RecordShown::of(id, record)).collect();
-    Ok(axum::Json(ListPage { records, next: next.map(|id| id.to_string()) }))
+    let records = page.records.iter().map(|(id, record)| RecordShown::of(id, record)).collect();
+    let unreadable = page.unreadable.into_iter().map(Into::into).collect();
+    Ok(axum::Json(ListPage { records, unreadable, next: page.next.map(|id| id.to_string()) }))
 }
 
 fn state(name: &str) -> Result<StateKind, Refusal> {
@@ -228,24 +243,4 @@ fn state(name: &str) -> Result<StateKind, Refusal> {
     found.ok_or_else(|| {
         Refusal::invalid(format!("`{name}` is none of in-flight, completed, released and unknown"))
     })
-}
-
-/// As many of the records as one answer carries, and where the next page starts then.
-pub(crate) fn cut(
-    mut records: Vec<(RecordId, Record)>,
-    next: Option<RecordId>,
-) -> (Vec<(RecordId, Record)>, Option<RecordId>) {
-    let mut bytes = 0;
-    // At least one: a page of none would never end.
-    let fits = records.iter().skip(1).take_while(|(_, record)| {
-        bytes += record.weight();
-        bytes <= PAGE_BYTES_MAX
-    });
-    let fits = 1 + fits.count();
-    if fits >= records.len() {
-        return (records, next);
-    }
-    records.truncate(fits);
-    let last = records.last().map(|(id, _)| *id);
-    (records, last)
 }

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::commands::{EncodedRecord, IdShape};
 use super::shape::digits;
 use crate::claims::content::{encoded, millis};
-use crate::claims::keyed::record::cut;
+use crate::claims::keyed::record::UnreadableShown;
 use crate::claims::openapi::Refusals;
 use crate::claims::refusal::Refusal;
 use crate::claims::request::{Json, May, StillThere, record_id};
@@ -70,6 +70,8 @@ pub(crate) struct ListShape {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PageShape {
     records: Vec<EncodedRecord>,
+    /// What is there and cannot be read.
+    unreadable: Vec<UnreadableShown>,
     /// Where the next page starts; `null` on the last.
     next: Option<String>,
 }
@@ -86,6 +88,7 @@ pub(crate) struct StatsShape {
     completed: u64,
     released: u64,
     unknown: u64,
+    unreadable: u64,
     bytes: u64,
     oldest_expired_ms: Option<u64>,
 }
@@ -164,11 +167,13 @@ pub(crate) async fn store_list(
         limit: shape.limit.unwrap_or_default(),
     };
     let page = namespace.bounded(namespace.store().list(&listing)).await?;
-    let (records, next) = cut(page.records, page.next);
-    let records = records
+    let unreadable = page.unreadable.into_iter().map(Into::into).collect();
+    let next = page.next.map(|id| id.to_string());
+    let records = page
+        .records
         .iter()
         .map(|(id, record)| EncodedRecord { id: id.to_string(), record: encoded_record(id, record) });
-    Ok(axum::Json(PageShape { records: records.collect(), next: next.map(|id| id.to_string()) }))
+    Ok(axum::Json(PageShape { records: records.collect(), unreadable, next }))
 }
 
 fn scope(text: &str) -> Result<ScopeTag, Refusal> {
@@ -190,6 +195,7 @@ pub(crate) async fn store_stats(
         completed: stats.completed,
         released: stats.released,
         unknown: stats.unknown,
+        unreadable: stats.unreadable,
         bytes: stats.bytes,
         oldest_expired_ms: stats.oldest_expired.map(millis),
     }))

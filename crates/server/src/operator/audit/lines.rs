@@ -19,11 +19,11 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        Self::open_at(path, 0)
+        Self::of(File::open(path)?, 0)
     }
 
-    pub(super) fn open_at(path: &Path, at: u64) -> io::Result<Self> {
-        let mut file = File::open(path)?;
+    /// Those from `at` on.
+    pub(super) fn of(mut file: File, at: u64) -> io::Result<Self> {
         // A device or a pipe may never end.
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("it is not a regular file"));
