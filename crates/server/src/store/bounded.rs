@@ -55,7 +55,9 @@ impl Bounded {
         if !self.growth.is_full() || claims.len() > BATCH_MAX {
             let answers = self.store.claim_many(claims).await?;
             for (claim, answer) in claims.iter().zip(&answers) {
-                answer.iter().for_each(|answer| self.note(&claim.id, answer));
+                if let Ok(answer) = answer {
+                    self.note(&claim.id, answer);
+                }
             }
             return Ok(answers);
         }

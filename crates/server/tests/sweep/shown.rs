@@ -51,8 +51,9 @@ async fn the_overview_tells_how_fast_the_last_pass_was_however_late_it_is_asked(
     for _ in 0..2 {
         let overview: Value = serde_json::from_str(&get(&admin, "/api/overview").await).unwrap();
         let (shown, state) = (&overview["sweep"], sweeping.now());
-        assert_eq!(shown["rows_per_second"].as_f64(), Some(state.rows_per_second), "{shown}");
-        assert!(state.rows_per_second > 0.0);
+        let rate = shown["rows_per_second"].as_f64().unwrap();
+        // What was written and read again may differ in its last digit.
+        assert!(rate > 0.0 && (rate / state.rows_per_second - 1.0).abs() < 1e-9, "{shown} {state:?}");
         assert_eq!(shown["removed_total"].as_u64(), Some(state.removed_total), "{shown}");
         assert_eq!(shown["elected"], true, "{shown}");
         assert!(shown["last_success_at"].is_string(), "{shown}");
