@@ -330,3 +330,22 @@ fn in_the_way(answer: &ResolveResult) -> Refusal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_erasure_goes_on_in_its_scope_whatever_the_order_of_the_rules_is_by_then() {
+        let tag = |byte: u8| ScopeTag::of(&RecordId::from_bytes([byte; 32]));
+        let id = RecordId::from_bytes([9; 32]);
+        let next = format!("{}:{id}", shown::scope(tag(2)));
+        let at = |text: &str, tags: &[ScopeTag]| resumed(Some(text), tags).ok();
+        assert_eq!(at(&next, &[tag(1), tag(2)]), Some((1, Some(id))));
+        assert_eq!(at(&next, &[tag(2), tag(1)]), Some((0, Some(id))), "a reload has changed the order");
+        assert_eq!(at(&format!("{}:", shown::scope(tag(1))), &[tag(2), tag(1)]), Some((1, None)));
+        assert_eq!(at(&next, &[tag(1), tag(3)]), None, "its scope is gone: nothing is skipped in silence");
+        assert_eq!(at("1:", &[tag(1), tag(2)]), None);
+        assert_eq!(resumed(None, &[tag(1)]).ok(), Some((0, None)));
+    }
+}
