@@ -63,8 +63,12 @@ enum Command {
     /// Run the long tests (those with `soak` in their name) for a chosen time, in release mode.
     ///
     /// Sets `ONLYONCE_SOAK_SECONDS` and `ONLYONCE_SEED`; the seed is printed, so that a failure can be repeated.
-    #[command(after_help = "Example: cargo xtask soak --seconds 600 --seed 42")]
+    #[command(after_help = "Examples:
+  cargo xtask soak --seconds 600 --seed 42
+  cargo xtask soak kafka --seconds 300")]
     Soak {
+        /// Only those with this in their name too, for example kafka [default: all]
+        part: Option<String>,
         /// How long each soak test runs, in seconds.
         #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
         seconds: u64,
@@ -91,7 +95,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Tidy => tidy::run(),
         Command::Package { package } => package::run(package),
         Command::Bench { suite } => bench::run(suite),
-        Command::Soak { seconds, seed } => soak::run(*seconds, *seed),
+        Command::Soak { part, seconds, seed } => soak::run(part.as_deref(), *seconds, *seed),
     }
 }
 

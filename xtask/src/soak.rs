@@ -10,27 +10,29 @@ use crate::{Result, process, tools};
 /// Selects the soak tests. The tests of this very file are not among them.
 const ONLY: &str = "test(/soak/) and not package(xtask)";
 
-/// Runs every soak test for `seconds`, in release mode. Without a seed it takes a new one.
-pub(crate) fn run(seconds: u64, seed: Option<u64>) -> Result<()> {
+/// Runs every soak test of a part for `seconds`, in release mode. Without a seed it takes a new one.
+pub(crate) fn run(part: Option<&str>, seconds: u64, seed: Option<u64>) -> Result<()> {
     let workspace = Workspace::read()?;
-    tools::install(&[tools::NEXTEST, tools::NATS, tools::VALKEY])?;
-    long(&workspace.root, seconds, seed)
+    tools::install(&[tools::NEXTEST, tools::NATS, tools::VALKEY, tools::POSTGRES, tools::TANSU])?;
+    long(&workspace.root, part, seconds, seed)
 }
 
 /// The same for a caller that has the tools.
-pub(crate) fn long(root: &Path, seconds: u64, seed: Option<u64>) -> Result<()> {
+pub(crate) fn long(root: &Path, part: Option<&str>, seconds: u64, seed: Option<u64>) -> Result<()> {
     let seed = seed.unwrap_or_else(fresh_seed);
-    println!("seed {seed}; to repeat: cargo xtask soak --seconds {seconds} --seed {seed}");
-    process::run(with(&mut tools::tests(root)?, seconds, seed).arg("--release"))
+    let named = part.map_or_else(String::new, |part| format!(" {part}"));
+    println!("seed {seed}; to repeat: cargo xtask soak{named} --seconds {seconds} --seed {seed}");
+    process::run(with(&mut tools::tests(root)?, part, seconds, seed).arg("--release"))
 }
 
-/// Adds what makes nextest run the soak tests and nothing else. No such test is a failure.
-fn with(nextest: &mut Command, seconds: u64, seed: u64) -> &mut Command {
+/// Adds what makes nextest run the soak tests of a part and nothing else. No such test is a failure.
+fn with<'a>(nextest: &'a mut Command, part: Option<&str>, seconds: u64, seed: u64) -> &'a mut Command {
+    let only = part.map_or_else(|| ONLY.to_owned(), |part| format!("{ONLY} and test(/{part}/)"));
     nextest
         .env("ONLYONCE_SOAK_SECONDS", seconds.to_string())
         .env("ONLYONCE_SEED", seed.to_string())
         .args(["nextest", "run", "--workspace", "--all-features", "--no-tests=fail", "--no-capture"])
-        .args(["-E", ONLY])
+        .args(["-E", &only])
 }
 
 /// A seed that differs from run to run. It is printed, so it need not be unpredictable.
@@ -45,9 +47,10 @@ mod tests {
 
     #[test]
     fn the_command_carries_time_and_seed_and_fails_without_tests() {
-        let line = process::line(with(&mut Command::new("cargo-nextest"), 9, 7));
+        let line = process::line(with(&mut Command::new("cargo-nextest"), Some("kafka"), 9, 7));
         assert!(line.contains("ONLYONCE_SOAK_SECONDS=9"), "{line}");
         assert!(line.contains("ONLYONCE_SEED=7"), "{line}");
         assert!(line.contains("--no-tests=fail") && line.contains("-E 'test(/soak/)"), "{line}");
+        assert!(line.contains("test(/kafka/)"), "{line}");
     }
 }

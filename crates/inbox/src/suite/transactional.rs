@@ -23,11 +23,16 @@ impl Database {
 
     /// Makes the schema and the table in the empty database at `url`.
     pub async fn new(url: &str, clock: Arc<dyn Clock>) -> Self {
-        let database = Self { url: url.into(), clock };
+        let database = Self::at(url, clock);
         migrate(&database.options()).await.expect("a schema");
         let table = "CREATE TABLE effects (name text NOT NULL)";
         database.client().await.batch_execute(table).await.expect("a table");
         database
+    }
+
+    /// The database at `url`, which has them already: somebody else made it.
+    pub fn at(url: &str, clock: Arc<dyn Clock>) -> Self {
+        Self { url: url.into(), clock }
     }
 
     /// The store, as a new process would open it.
