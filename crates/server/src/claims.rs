@@ -35,6 +35,7 @@ use crate::sidecar::{self, Signals, StartError, StopTwice, metrics};
 use crate::store::Tiers;
 use crate::sweep::{AtWork, sweeper};
 use crate::tls;
+use crate::traces::{self, Traces};
 
 /// A claims API that listens. It serves once it runs.
 pub struct Claims {
@@ -46,6 +47,7 @@ pub struct Claims {
     admin: Option<AdminDoor>,
     sweepers: Vec<Sweeper>,
     promise: String,
+    traces: Option<Arc<Traces>>,
 }
 
 impl Claims {
@@ -70,11 +72,12 @@ impl Claims {
             Some(files) => Some(tls::server(&files.certificate, &files.key, files.client_ca.as_deref())?),
         };
         let metrics = metrics(settings.admin.is_some())?;
+        let traces = Traces::start(settings.traces.as_ref(), metrics.as_ref())?;
         let (namespaces, tiers, promise) =
             Box::pin(Namespaces::open(&tokens.namespaces(), &settings, stores, metrics.as_ref())).await?;
         let namespaces = Arc::new(namespaces);
         let api = Api::new(Arc::clone(&settings), tokens, Arc::clone(&namespaces));
-        let front = ClaimsFront::new(api, &settings);
+        let front = ClaimsFront::new(api, &settings, traces.clone());
         let door = Door::open(settings.door.clone(), tls, front.clone())
             .await
             .map_err(|source| StartError::Listen { address: settings.door.listen.clone(), source })?;
@@ -98,7 +101,7 @@ impl Claims {
             also: None,
         };
         let admin = sidecar::admin(settings.admin.as_ref(), metrics, ground).await?;
-        Ok(Self { settings, namespaces, tiers, front, door, admin, sweepers, promise })
+        Ok(Self { settings, namespaces, tiers, front, door, admin, sweepers, promise, traces })
     }
 
     /// Where the admin side listens, if there is one.
@@ -137,7 +140,7 @@ impl Claims {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
-        let Self { settings, tiers, front, mut door, admin, namespaces, sweepers, .. } = self;
+        let Self { settings, tiers, front, mut door, admin, namespaces, sweepers, traces, .. } = self;
         let sweeping: Vec<_> = sweepers.into_iter().map(AtWork::begin).collect();
         let showing = Showing::begin(admin);
         tokio::select! {
@@ -159,6 +162,7 @@ impl Claims {
         for at_work in sweeping {
             at_work.end().await;
         }
+        traces::end(traces.as_ref()).await;
         // ORDER: last, so that whoever asks while it ends is told that it does.
         showing.end().await;
         tiers.iter().for_each(Tiers::log);

@@ -43,7 +43,7 @@ const DUPLICATE_AGE: &str = "onlyonce_duplicate_age_ratio";
 const STORE_SECONDS: &str = "onlyonce_store_seconds";
 
 /// Everything that is counted, with its help text. The table of `docs/operating.md` is checked against it.
-pub(crate) const NAMES: [(&str, &str); 23] = [
+pub(crate) const NAMES: [(&str, &str); 24] = [
     ("onlyonce_claims_total", "Claims by their answer"),
     ("onlyonce_endings_total", "What became of grants"),
     ("onlyonce_requests_total", "Requests by route and by what the layer did with them"),
@@ -72,6 +72,7 @@ pub(crate) const NAMES: [(&str, &str); 23] = [
     ("onlyonce_messages_total", "Deliveries by what became of them"),
     ("onlyonce_messages_waiting", "Messages that wait at the source"),
     ("onlyonce_lag_unknown", "1 while the source does not say how many messages wait"),
+    ("onlyonce_spans_total", "Spans by what became of them; nothing is counted where nothing is traced"),
     ("onlyonce_build_info", "The version that runs"),
 ];
 
@@ -222,6 +223,11 @@ impl Metrics {
         for (fate, deliveries) in fates {
             self.counter("onlyonce_messages_total", &[("fate", fate)]).absolute(deliveries);
         }
+    }
+
+    /// What became of spans.
+    pub(crate) fn spans(&self, fate: &'static str, spans: u64) {
+        self.counter("onlyonce_spans_total", &[("fate", fate)]).increment(spans);
     }
 
     /// How many messages wait, as far as the source says.
@@ -379,6 +385,7 @@ mod tests {
         metrics.grown(&Growth::new(Bounds { records_max: Some(1), bytes_max: Some(1) }));
         metrics.sweep_failed();
         metrics.tier("recent", TierFigures::default());
+        metrics.spans("dropped", 1);
     }
 
     #[test]
