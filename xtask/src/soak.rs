@@ -13,7 +13,7 @@ const ONLY: &str = "test(/soak/) and not package(xtask)";
 /// Runs every soak test for `seconds`, in release mode. Without a seed it takes a new one.
 pub(crate) fn run(seconds: u64, seed: Option<u64>) -> Result<()> {
     let workspace = Workspace::read()?;
-    tools::install(&[tools::NEXTEST, tools::NATS, tools::VALKEY])?;
+    tools::install(&[tools::NEXTEST, tools::NATS, tools::VALKEY, tools::ROTEL])?;
     long(&workspace.root, seconds, seed)
 }
 
