@@ -18,7 +18,7 @@ pub(crate) enum Depth {
 }
 
 /// What the steps need. A tool that is missing is installed, or the run fails: no step is ever skipped.
-const TOOLS: [Tool; 22] = [
+const TOOLS: [Tool; 23] = [
     tools::GIT,
     tools::PYTHON,
     tools::PIP,
@@ -31,6 +31,7 @@ const TOOLS: [Tool; 22] = [
     tools::NATS,
     tools::RABBITMQ,
     tools::VALKEY,
+    tools::ROTEL,
     tools::FAKETIME,
     tools::PROMTOOL,
     tools::CURL,

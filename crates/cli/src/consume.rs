@@ -94,6 +94,10 @@ pub(crate) struct ConsumeArgs {
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<ListenAddress>,
 
+    /// Send spans to this OpenTelemetry collector (OTLP over HTTP), such as `http://127.0.0.1:4318` [default: no tracing]
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+
     /// One JSON object a line on standard error
     #[arg(long)]
     json_logs: bool,
@@ -119,6 +123,7 @@ impl ConsumeArgs {
         flags.store.fast_tier = self.fast_tier;
         flags.store.encryption_key_file = self.encryption_key_file;
         flags.admin.listen = self.admin;
+        flags.traces.otlp = self.otlp;
         flags.log.json = self.json_logs.then_some(true);
         flags.log.filter = self.log;
         Sources { file: self.config, environment: environment(std::env::vars_os()), flags }

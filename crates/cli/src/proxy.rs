@@ -98,6 +98,10 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "ADDRESS", help_heading = "Operators")]
     admin: Option<ListenAddress>,
 
+    /// Send spans to this OpenTelemetry collector (OTLP over HTTP), such as `http://127.0.0.1:4318` [default: no tracing]
+    #[arg(long, value_name = "URL", help_heading = "Operators")]
+    otlp: Option<String>,
+
     /// One JSON object a line on standard error
     #[arg(long, help_heading = "Operators")]
     json_logs: bool,
@@ -194,6 +198,7 @@ impl SettingsArgs {
         file.store.fast_tier = self.fast_tier;
         file.store.encryption_key_file = self.encryption_key_file;
         file.admin.listen = self.admin;
+        file.traces.otlp = self.otlp;
         file.log.json = set(self.json_logs);
         file.log.filter = self.log;
         let rules = self.rules;
@@ -251,7 +256,7 @@ pub(crate) fn run(args: ProxyArgs) -> Result<(), Failure> {
             write_line(&format!("admin on {address}"))?;
         }
         write_line(&sidecar.promise().to_string())?;
-        sidecar.run(signals).await;
+        Box::pin(sidecar.run(signals)).await;
         Ok(())
     })
 }

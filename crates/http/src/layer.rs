@@ -141,6 +141,11 @@ impl Handle {
         route.scope(principal::shown(&route.principal, shown), path)
     }
 
+    /// The route that rules requests for `path`, by the path of its rules: one of a bounded set of names.
+    pub fn route_name(&self, path: &str) -> Box<str> {
+        self.0.route(path).name.clone()
+    }
+
     /// Every scope that who shows `shown` may have keys in, one for each namespace and way of telling callers apart.
     /// Paths are left out: they do not change a scope's tag.
     pub fn scopes(&self, shown: Option<&str>) -> Vec<Scope> {

@@ -9,6 +9,7 @@ use http::StatusCode;
 use onlyonce_core::{Fence, RecordId, Recorded, Tombstone};
 
 use crate::problem::ProblemKind;
+use crate::trace::TraceContext;
 
 /// Something the layer decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +158,8 @@ pub struct Answered {
     pub id: Option<RecordId>,
     /// The fence the answer was made under, when there is one.
     pub fence: Option<Fence>,
+    /// For an answer from the record: the trace in which it was made, if that was traced.
+    pub original: Option<TraceContext>,
 }
 
 /// The ways of answering a protected request.

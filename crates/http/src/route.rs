@@ -209,7 +209,8 @@ fn nobody_to_ask(rules: &Rules, error: EngineError) -> RulesError {
 
 fn policy(base: Policy, profile: Profile, rules: &Rules) -> Result<Policy, RulesError> {
     let sealed = Outcome::tombstone(snapshot::CONTENT_VERSION, Tombstone::Indeterminate);
-    let mut policy = base.sealed(sealed.with_head(snapshot::head(http::StatusCode::INTERNAL_SERVER_ERROR))?);
+    let mut policy =
+        base.sealed(sealed.with_head(snapshot::head(http::StatusCode::INTERNAL_SERVER_ERROR, None))?);
     if let Some(lease) = rules.lease {
         policy = policy.lease(Lease::new(lease.0)?);
     }

@@ -6,6 +6,9 @@
 //! ```
 //!
 //! Lengths and counts are LEB128. What cannot be read, or would not be a header, is an error and never half an answer.
+//!
+//! Beside it goes the head of the outcome, which is left when the answer is gone: version 1 and the status, or version 2,
+//! the status and the trace in which the answer was made.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -16,32 +19,51 @@ use onlyonce_core::{MisuseError, Outcome, Tombstone};
 
 use crate::body::Body;
 use crate::header::ONLYONCE_REDACTED;
+use crate::trace::TraceContext;
 
 /// Marks outcomes that this crate wrote, so that bytes of another door are never read as an answer.
 pub const CONTENT_VERSION: u16 = 2;
 
 const VERSION: u8 = 1;
+/// Heads that name a trace. Whoever does not know them still replays the answer.
+const TRACED: u8 = 2;
 const CHECKSUM_LEN: usize = 4;
 /// No answer has more header lines: hyper reads at most a hundred by default.
 const LINES_MAX: u64 = 4096;
 const LINE_BYTES_MAX: usize = 1 << 20;
 const BODY_BYTES_MAX: usize = 1 << 31;
 
-/// What a retry is told even when the rest is gone: the version and the status.
-pub(crate) fn head(status: StatusCode) -> Vec<u8> {
+/// What a retry is told even when the rest is gone: the version, the status, and the trace of the original.
+pub(crate) fn head(status: StatusCode, trace: Option<TraceContext>) -> Vec<u8> {
     let [high, low] = status.as_u16().to_be_bytes();
-    vec![VERSION, high, low]
+    // A trace that nobody records is none to be linked to.
+    match trace.filter(TraceContext::is_sampled) {
+        None => vec![VERSION, high, low],
+        Some(trace) => [[TRACED, high, low].as_slice(), &trace.to_bytes()].concat(),
+    }
 }
 
 /// The outcome of an answer that is not kept, as a retry will hear of it.
 pub fn not_kept(status: StatusCode, why: Tombstone) -> Result<Outcome, MisuseError> {
-    Outcome::tombstone(CONTENT_VERSION, why).with_head(head(status))
+    Outcome::tombstone(CONTENT_VERSION, why).with_head(head(status, None))
 }
 
 /// The status in a head, if it is one of ours.
 pub fn status_in(head: &[u8]) -> Option<StatusCode> {
     match *head {
-        [VERSION, high, low] => StatusCode::from_u16(u16::from_be_bytes([high, low])).ok(),
+        [VERSION, high, low] | [TRACED, high, low, ..] => {
+            StatusCode::from_u16(u16::from_be_bytes([high, low])).ok()
+        }
+        _ => None,
+    }
+}
+
+/// The trace in which an answer was made, if it was traced. What cannot be read is no trace: nothing is decided by it.
+pub fn trace_of(outcome: &Outcome) -> Option<TraceContext> {
+    match outcome.head().as_ref() {
+        [TRACED, _, _, trace @ ..] if outcome.content_version() == CONTENT_VERSION => {
+            TraceContext::from_bytes(trace)
+        }
         _ => None,
     }
 }
@@ -70,7 +92,7 @@ impl Snapshot {
 
     /// The outcome that is replayed as this answer.
     pub fn to_outcome(&self, keep_cookies: bool) -> Result<Outcome, MisuseError> {
-        Outcome::kept(CONTENT_VERSION, self.encode(keep_cookies)).with_head(head(self.status))
+        Outcome::kept(CONTENT_VERSION, self.encode(keep_cookies)).with_head(head(self.status, None))
     }
 
     /// Reads an answer back.

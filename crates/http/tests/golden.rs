@@ -5,7 +5,9 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use onlyonce_http::snapshot::Snapshot;
+use onlyonce_core::Outcome;
+use onlyonce_http::TraceContext;
+use onlyonce_http::snapshot::{self, Snapshot};
 
 fn lines(lines: &[(&'static str, &[u8])]) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -60,4 +62,18 @@ fn answers_of_later_versions_are_refused() {
         later.extend_from_slice(&crc32c::crc32c(&later).to_le_bytes());
         assert!(Snapshot::decode(&later.into()).is_err(), "{name}");
     }
+}
+
+#[test]
+fn heads_of_every_version_are_read() {
+    let traced = [&[2, 0, 201][..], &[0xab; 16], &[0xcd; 8], &[1]].concat();
+    let trace = TraceContext::new([0xab; 16], [0xcd; 8], true);
+    for (head, expected) in [(vec![1, 0, 201], None), (traced.clone(), trace), (traced[..27].to_vec(), None)]
+    {
+        let outcome = |version| Outcome::kept(version, Vec::new()).with_head(head.clone()).unwrap();
+        assert_eq!(snapshot::status_in(&head), Some(StatusCode::CREATED));
+        assert_eq!(snapshot::trace_of(&outcome(snapshot::CONTENT_VERSION)), expected);
+        assert_eq!(snapshot::trace_of(&outcome(1)), None, "the head of another door");
+    }
+    assert_eq!(snapshot::status_in(&[3, 0, 201]), None);
 }

@@ -36,6 +36,7 @@ use crate::sidecar::{self, Signals, StartError, StopTwice, metrics};
 use crate::store::Tiers;
 use crate::sweep::{AtWork, sweeper};
 use crate::tls;
+use crate::traces::{self, Traces};
 
 /// A claims API that listens. It serves once it runs.
 pub struct Claims {
@@ -47,6 +48,7 @@ pub struct Claims {
     admin: Option<AdminDoor>,
     sweepers: Vec<Sweeper>,
     promise: String,
+    traces: Option<Arc<Traces>>,
 }
 
 impl Claims {
@@ -71,11 +73,12 @@ impl Claims {
             Some(files) => Some(tls::server(&files.certificate, &files.key, files.client_ca.as_deref())?),
         };
         let metrics = metrics(settings.admin.is_some())?;
+        let traces = Traces::start(settings.traces.as_ref(), metrics.as_ref())?;
         let (namespaces, tiers, promise) =
             Box::pin(Namespaces::open(&tokens.namespaces(), &settings, stores, metrics.as_ref())).await?;
         let namespaces = Arc::new(namespaces);
         let api = Api::new(Arc::clone(&settings), tokens, Arc::clone(&namespaces));
-        let front = ClaimsFront::new(api, &settings);
+        let front = ClaimsFront::new(api, &settings, traces.clone());
         let door = Door::open(settings.door.clone(), tls, front.clone())
             .await
             .map_err(|source| StartError::Listen { address: settings.door.listen.clone(), source })?;
@@ -102,7 +105,7 @@ impl Claims {
             also: None,
         };
         let admin = sidecar::admin(settings.admin.as_ref(), metrics, ground).await?;
-        Ok(Self { settings, namespaces, tiers, front, door, admin, sweepers, promise })
+        Ok(Self { settings, namespaces, tiers, front, door, admin, sweepers, promise, traces })
     }
 
     /// Where the admin side listens, if there is one.
@@ -141,7 +144,7 @@ impl Claims {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
-        let Self { settings, tiers, front, mut door, admin, namespaces, sweepers, .. } = self;
+        let Self { settings, tiers, front, mut door, admin, namespaces, sweepers, traces, .. } = self;
         let sweeping = AtWork::begin(sweepers);
         let showing = Showing::begin(admin);
         tokio::select! {
@@ -161,6 +164,7 @@ impl Claims {
         // ORDER: commands whose caller is gone go on to their end before the store is closed.
         front.finish(settings.drain_within).await;
         sweeping.end().await;
+        traces::end(traces.as_ref()).await;
         // ORDER: last, so that whoever asks while it ends is told that it does.
         showing.end().await;
         tiers.iter().for_each(Tiers::log);

@@ -13,6 +13,7 @@ mod serve;
 mod settings;
 mod show;
 mod sweep;
+mod traces;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,6 +40,8 @@ pub(crate) use settings::UpstreamSettings;
 pub use settings::{Settings, StoreSettings, UpstreamUrl};
 pub(crate) use show::without_password;
 pub use sweep::SweepSection;
+pub(crate) use traces::TraceSettings;
+pub use traces::{Sampling, TracesSection};
 
 use layers::Layers;
 
@@ -72,11 +75,13 @@ impl Sources {
         if let Some(path) = &self.file {
             layers.lay(&layers::read_file(path, &read_text(path)?)?, Origin::File)?;
         }
+        let (traces, odd) = traces::standard(&self.environment);
+        layers.lay(&File { traces, ..File::default() }, Origin::Environment)?;
         let (environment, unknown) = layers::read_environment(self.environment.iter().cloned())?;
         layers.lay(&environment, Origin::Environment)?;
         layers.lay(&self.flags, Origin::Flag)?;
         let merged = layers.finish()?;
-        let warnings = unknown.iter().map(|name| layers::about_unknown(name));
+        let warnings = unknown.iter().map(|name| layers::about_unknown(name)).chain(odd);
         let warnings = warnings.chain(sweep::about_nobody(&merged)).collect();
         Ok(Config { merged, origins: layers.origins, warnings })
     }
@@ -109,6 +114,7 @@ impl Config {
             ("admin", one.admin != other.admin),
             ("serve", one.serve != other.serve),
             ("jwt", one.jwt != other.jwt),
+            ("traces", one.traces != other.traces),
             ("log", one.log != other.log),
         ];
         sections.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()

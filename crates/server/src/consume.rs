@@ -13,6 +13,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Request;
 use http_body_util::{BodyExt as _, Limited};
 use hyper_util::client::legacy::Client;
 use onlyonce_http::Body;
@@ -30,6 +31,7 @@ use crate::operator::{Naming, Place};
 use crate::sidecar::{self, StartError, metrics};
 use crate::store::{self, OpenError, Tiers};
 use crate::sweep::{AtWork, sweeper};
+use crate::traces::{self, Delivered, Traces};
 use crate::upstream::{Connector, client, why_no_answer};
 use onlyonce_core::StoreError;
 use onlyonce_core::sweeper::Sweeper;
@@ -52,6 +54,7 @@ pub struct Bridge {
     sweeper: Sweeper,
     promise: String,
     admin: Option<AdminDoor>,
+    traces: Option<Arc<Traces>>,
 }
 
 impl Bridge {
@@ -62,9 +65,11 @@ impl Bridge {
             tracing::warn!("{warning}");
         }
         let settings = config.consume_settings()?;
-        let poster = Poster::new(&settings).map_err(|error| ConfigError::field("consume.handler", error))?;
         let secret = store::secret(&settings.store)?;
         let metrics = metrics(settings.admin.is_some())?;
+        let traces = Traces::start(settings.traces.as_ref(), metrics.as_ref())?;
+        let poster = Poster::new(&settings, traces.clone())
+            .map_err(|error| ConfigError::field("consume.handler", error))?;
         let opened = store::open(&settings.store, metrics.as_ref()).await.map_err(|error| match error {
             OpenError::Settings(error) => BridgeError::Config(error),
             OpenError::Store(error) => BridgeError::Store(error),
@@ -106,7 +111,7 @@ impl Bridge {
             also: Some(counting(consumer.counts(), Arc::clone(&source))),
         };
         let admin = sidecar::admin(settings.admin.as_ref(), metrics, ground).await?;
-        Ok(Self { consumer, source, tiers, sweeper, promise, admin })
+        Ok(Self { consumer, source, tiers, sweeper, promise, admin, traces })
     }
 
     /// What is promised, in words.
@@ -131,7 +136,7 @@ impl Bridge {
 
     /// Handles messages until `stop` resolves, then drains.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> Result<(), BridgeError> {
-        let Self { consumer, tiers, sweeper, admin, .. } = self;
+        let Self { consumer, tiers, sweeper, admin, traces, .. } = self;
         let sweeping = AtWork::begin([sweeper]);
         let showing = Showing::begin(admin);
         let stopping = showing.stopping();
@@ -140,6 +145,7 @@ impl Bridge {
             stopping.cancel();
         };
         let ended = consumer.run(stop).await;
+        traces::end(traces.as_ref()).await;
         showing.end().await;
         sweeping.end().await;
         tiers.log();
@@ -166,14 +172,17 @@ struct Post {
     client: Client<Connector, Body>,
     target: Target,
     within: Duration,
+    /// Spans, and whose they are.
+    traces: Option<(Arc<Traces>, String)>,
 }
 
 impl Poster {
-    fn new(settings: &ConsumeSettings) -> Result<Self, String> {
+    fn new(settings: &ConsumeSettings, traces: Option<Arc<Traces>>) -> Result<Self, String> {
         let url: &UpstreamUrl = &settings.handler;
         let client = client(url, UpstreamHttp::Auto, settings.handler_ca.as_deref(), CONNECT_WITHIN, IDLE)?;
         let target = Target::new(url, &settings.handler_path)?;
-        Ok(Self(Arc::new(Post { client, target, within: settings.handler_within })))
+        let traces = traces.map(|traces| (traces, settings.name.clone()));
+        Ok(Self(Arc::new(Post { client, target, within: settings.handler_within, traces })))
     }
 }
 
@@ -186,8 +195,19 @@ impl Handler for Poster {
 
 impl Post {
     async fn send(&self, work: &Work) -> Handled {
+        let mut request = self.target.request(work);
+        let mut span =
+            self.traces.as_ref().map(|(traces, name)| traces.delivered(name, work, request.headers_mut()));
+        let handled = self.exchange(request, span.as_mut()).await;
+        if let Some(span) = span {
+            span.handled(&handled);
+        }
+        handled
+    }
+
+    async fn exchange(&self, request: Request<Body>, span: Option<&mut Delivered>) -> Handled {
         let answering = async {
-            let response = match self.client.request(self.target.request(work)).await {
+            let response = match self.client.request(request).await {
                 Ok(response) => response,
                 Err(error) => {
                     let (sent_nothing, why) = why_no_answer(&error);
@@ -196,6 +216,9 @@ impl Post {
                 }
             };
             let (head, body) = response.into_parts();
+            if let Some(span) = span {
+                span.answered(head.status);
+            }
             // A success counts when all of it has come: one that breaks off may have been no success.
             match Limited::new(body, ANSWER_BYTES_MAX).collect().await {
                 Ok(_) => answer::handled(head.status, &head.headers),

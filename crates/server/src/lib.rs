@@ -41,6 +41,7 @@ pub mod operator;
 mod refusal;
 mod events;
 mod metrics;
+mod traces;
 mod logging;
 mod timer;
 mod clock;

@@ -71,6 +71,7 @@ pub(crate) const NAMES: [(&str, &str); 24] = [
     ("onlyonce_messages_total", "Deliveries by what became of them"),
     ("onlyonce_messages_waiting", "Messages that wait at the source"),
     ("onlyonce_lag_unknown", "1 while the source does not say how many messages wait"),
+    ("onlyonce_spans_total", "Spans by what became of them; nothing is counted where nothing is traced"),
     ("onlyonce_build_info", "The version that runs"),
 ];
 
@@ -169,6 +170,11 @@ impl Metrics {
         for (fate, deliveries) in fates {
             self.counter("onlyonce_messages_total", &[("fate", fate)]).absolute(deliveries);
         }
+    }
+
+    /// What became of spans.
+    pub(crate) fn spans(&self, fate: &'static str, spans: u64) {
+        self.counter("onlyonce_spans_total", &[("fate", fate)]).increment(spans);
     }
 
     /// How many messages wait, as far as the source says.
@@ -301,6 +307,7 @@ mod tests {
             stored::show_everything(&StoreFigures::new(metrics, namespace));
         }
         metrics.tier("recent", TierFigures::default());
+        metrics.spans("dropped", 1);
     }
 
     #[test]

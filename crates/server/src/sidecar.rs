@@ -28,6 +28,7 @@ use crate::store::{self, Encryption, OpenError, Opened, Replicated, Tiers};
 use crate::sweep::{AtWork, sweeper};
 use crate::tls::{self, TlsError};
 use crate::tokens;
+use crate::traces::{self, Traces};
 use crate::upstream::{Pseudonym, Upstream};
 
 /// A sidecar that listens. It serves once it runs.
@@ -42,6 +43,7 @@ pub struct Sidecar {
     promise: Arc<ArcSwap<Promise>>,
     reload: Reload,
     sweeper: Sweeper,
+    traces: Option<Arc<Traces>>,
 }
 
 impl Sidecar {
@@ -52,6 +54,11 @@ impl Sidecar {
 
     /// The same over a store that is open already, whatever the configuration says about one.
     pub async fn start_over(sources: Sources, store: Option<Arc<dyn Store>>) -> Result<Self, StartError> {
+        // Boxed: there is much to be read and checked, and whoever starts it would carry its room.
+        Box::pin(Self::begin(sources, store)).await
+    }
+
+    async fn begin(sources: Sources, store: Option<Arc<dyn Store>>) -> Result<Self, StartError> {
         // ORDER: before the configuration is read, so that no change of it is missed.
         let watching = Watching::begin(&sources);
         let config = sources.read()?;
@@ -65,15 +72,16 @@ impl Sidecar {
             Some(files) => Some(tls::server(&files.certificate, &files.key, files.client_ca.as_deref())?),
         };
         let pseudonym = Pseudonym::random().map_err(StartError::System)?;
-        let upstream = Upstream::new(&settings, pseudonym).map_err(StartError::Upstream)?;
         let metrics = metrics(settings.admin.is_some())?;
+        let traces = Traces::start(settings.traces.as_ref(), metrics.as_ref())?;
+        let upstream = Upstream::new(&settings, pseudonym, traces.clone()).map_err(StartError::Upstream)?;
         let Ground { engine, remark, tiers, replicated, growth, encryption } =
             Box::pin(ground(&config, &settings, store, metrics.as_ref())).await?;
         let figures = metrics.as_ref().map(|metrics| StoreFigures::new(metrics, None));
         let sweeper = sweeper(&engine, &settings.store, growth, figures);
         let acknowledging = replicated.map(|replicated| replicated.engines(&engine.in_place()));
         let layer = layer(&config, &settings, &engine, acknowledging, metrics.as_ref())?;
-        let front = Front::new(&layer, upstream, &settings);
+        let front = Front::new(&layer, upstream, &settings, traces.clone());
         let door = Door::open(settings.door.clone(), tls, front.clone())
             .await
             .map_err(|source| StartError::Listen { address: settings.door.listen.clone(), source })?;
@@ -95,7 +103,7 @@ impl Sidecar {
         let admin = admin(settings.admin.as_ref(), metrics, ground).await?;
         let in_force = InForce { rules: rules.clone(), promise: Arc::clone(&promise), configuration };
         let reload = Reload::new(watching, sources, config, engine.clone(), in_force, encryption);
-        Ok(Self { settings, engine, tiers, rules, front, door, admin, promise, reload, sweeper })
+        Ok(Self { settings, engine, tiers, rules, front, door, admin, promise, reload, sweeper, traces })
     }
 
     /// Where it listens, with the port that was taken.
@@ -143,7 +151,7 @@ impl Sidecar {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
-        let Self { settings, engine, tiers, front, mut door, admin, reload, sweeper, .. } = self;
+        let Self { settings, engine, tiers, front, mut door, admin, reload, sweeper, traces, .. } = self;
         let sweeping = AtWork::begin([sweeper]);
         let reloading = tokio::spawn(reload.watch());
         let showing = Showing::begin(admin);
@@ -158,6 +166,7 @@ impl Sidecar {
         sweeping.end().await;
         reloading.abort();
         let _ = reloading.await;
+        traces::end(traces.as_ref()).await;
         // ORDER: last, so that whoever asks while it ends is told that it does.
         showing.end().await;
         tiers.log();

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! accept (cap) ─▶ TLS ─▶ wire (strict heads, every wait bounded) ─▶ hyper ─▶ Front
+//!   ─▶ trace it                    only where a collector is named
 //!   ─▶ count it                    a connection with a request is not idle
 //!   ─▶ judge                       tunnels, loops, two hosts, early data: refused before anything is read
 //!   ─▶ upgrade?  ─▶ tunnel         only requests that can carry no key
@@ -21,13 +22,14 @@ use std::sync::Arc;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use onlyonce_core::Fence;
-use onlyonce_http::{Answered, Body, OnceLayer, OnceService};
+use onlyonce_http::{Answered, Body, Handle, OnceLayer, OnceService};
 use tower::{Layer as _, Service as _};
 
 use self::tunnel::Tunnels;
 use crate::body::{OnItsWay, Pace, Paced};
 use crate::config::Settings;
 use crate::listen::{Answers, Connection};
+use crate::traces::Traces;
 use crate::upstream::Upstream;
 
 /// Everything behind hyper. Cheap to clone.
@@ -39,15 +41,23 @@ struct Shared {
     upstream: Upstream,
     tunnels: Tunnels,
     pace: Pace,
+    /// Spans, and the names of routes for them.
+    traces: Option<(Arc<Traces>, Handle)>,
 }
 
 impl Front {
-    pub(crate) fn new(layer: &OnceLayer, upstream: Upstream, settings: &Settings) -> Self {
+    pub(crate) fn new(
+        layer: &OnceLayer,
+        upstream: Upstream,
+        settings: &Settings,
+        traces: Option<Arc<Traces>>,
+    ) -> Self {
         Self(Arc::new(Shared {
             layer: layer.clone(),
             upstream,
             tunnels: Tunnels::default(),
             pace: Pace { pause_max: settings.body_pause_max, within: Some(settings.body_within) },
+            traces: traces.map(|traces| (traces, layer.handle())),
         }))
     }
 
@@ -82,6 +92,21 @@ impl Shared {
         note(&response);
         Ok(response.map(|body| OnItsWay::new(body, in_hand)))
     }
+}
+
+/// The same with a span around it.
+async fn traced(
+    front: Arc<Shared>,
+    (traces, routes): (Arc<Traces>, Handle),
+    once: OnceService<Upstream>,
+    mut request: Request<Incoming>,
+    connection: Arc<Connection>,
+) -> Result<Response<OnItsWay<Body>>, Infallible> {
+    let route = routes.route_name(request.uri().path());
+    let asked = traces.asked(&mut request, Some(&*route));
+    let Ok(response) = front.handle(once, request, connection).await;
+    asked.answered(&response);
+    Ok(response)
 }
 
 /// One line for each protected request, for whoever turns debugging on. Never a key: eight digits of the id.
@@ -122,6 +147,10 @@ impl hyper::service::Service<Request<Incoming>> for FrontService {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let front = Arc::clone(&self.front.0);
-        Box::pin(front.handle(self.once.clone(), request, Arc::clone(&self.connection)))
+        let (once, connection) = (self.once.clone(), Arc::clone(&self.connection));
+        match front.traces.clone() {
+            None => Box::pin(front.handle(once, request, connection)),
+            Some(traces) => Box::pin(traced(front, traces, once, request, connection)),
+        }
     }
 }

@@ -31,6 +31,7 @@ use crate::body::{Pace, Paced};
 use crate::config::{ForwardedMode, Settings, UpstreamHost, UpstreamHttp, UpstreamSettings, UpstreamUrl};
 use crate::listen::Connection;
 use crate::tls::{self, Offer};
+use crate::traces::{Sent, Traces};
 
 use self::pool::{Failure, Pool};
 
@@ -40,6 +41,9 @@ pub(crate) use via::Pseudonym;
 
 /// The body of an answer: the upstream's, or one of our own.
 pub(crate) type AnswerBody = Either<Paced<UpstreamBody>, Body>;
+
+/// A request as the upstream is to see it, and its span where it is traced.
+type Prepared = (Request<Body>, Option<Box<Sent>>);
 
 /// By which way an answer came.
 type UpstreamBody = Either<pool::Answer, Incoming>;
@@ -65,10 +69,15 @@ struct Shared {
     pseudonym: Pseudonym,
     within: Duration,
     pause_max: Duration,
+    traces: Option<Arc<Traces>>,
 }
 
 impl Upstream {
-    pub(crate) fn new(settings: &Settings, pseudonym: Pseudonym) -> Result<Self, String> {
+    pub(crate) fn new(
+        settings: &Settings,
+        pseudonym: Pseudonym,
+        traces: Option<Arc<Traces>>,
+    ) -> Result<Self, String> {
         let upstream = &settings.upstream;
         let host =
             HeaderValue::try_from(upstream.url.authority.as_str()).map_err(|error| error.to_string())?;
@@ -85,6 +94,7 @@ impl Upstream {
             pseudonym,
             within: upstream.within,
             pause_max: upstream.pause_max,
+            traces,
         };
         Ok(Self { shared: Arc::new(shared), client: None })
     }
@@ -106,7 +116,7 @@ impl Upstream {
         protocol: HeaderValue,
     ) -> Result<Response<Incoming>, Box<Response<AnswerBody>>> {
         let shared = &*self.shared;
-        let request = shared.prepare(request, self.client.as_deref(), Some(protocol))?;
+        let (request, _sent) = shared.prepare(request, self.client.as_deref(), Some(protocol))?;
         match tokio::time::timeout(shared.within, shared.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(Box::new(no_answer(sent_nothing(&error), &error))),
@@ -131,6 +141,17 @@ impl Shared {
         })
     }
 
+    /// The same within a span.
+    async fn dispatch_within(
+        self: Arc<Self>,
+        request: Request<Body>,
+        sent: Box<Sent>,
+    ) -> Result<Response<AnswerBody>, Infallible> {
+        let Ok(response) = self.dispatch(request).await;
+        sent.answered(&response);
+        Ok(response)
+    }
+
     // Boxed: it is the other way, and every request of the usual one would carry its room.
     fn dispatch_by_client(
         &self,
@@ -145,13 +166,17 @@ impl Shared {
         })
     }
 
-    /// The request as the upstream is to see it.
+    /// The request as the upstream is to see it, and the span of its dispatch.
     fn prepare(
         &self,
         request: Request<Body>,
         client: Option<&Connection>,
         upgrade: Option<HeaderValue>,
-    ) -> Result<Request<Body>, Box<Response<AnswerBody>>> {
+    ) -> Result<Prepared, Box<Response<AnswerBody>>> {
+        let sent = self
+            .traces
+            .as_ref()
+            .and_then(|traces| traces.sending(&request, self.url.authority.host(), self.url.port()));
         let (mut parts, body) = request.into_parts();
         let version = parts.version;
         // Who switches protocols goes through the client, which takes whole addresses.
@@ -161,6 +186,9 @@ impl Shared {
         if let Some(protocol) = upgrade {
             parts.headers.insert(http::header::CONNECTION, HeaderValue::from_static("upgrade"));
             parts.headers.insert(http::header::UPGRADE, protocol);
+        }
+        if let Some(sent) = &sent {
+            sent.tell(&mut parts.headers);
         }
         // HTTP/2 has no Host; the authority stands for it.
         if !parts.headers.contains_key(HOST)
@@ -182,7 +210,7 @@ impl Shared {
         parts.version = Version::HTTP_11;
         // What only this process is to know stays here.
         parts.extensions.clear();
-        Ok(Request::from_parts(parts, body))
+        Ok((Request::from_parts(parts, body), sent))
     }
 
     fn target(&self, path: Option<&PathAndQuery>, is_pooled: bool) -> Result<Uri, http::Error> {
@@ -223,7 +251,8 @@ impl tower::Service<Request<Body>> for Upstream {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         match self.shared.prepare(request, self.client.as_deref(), None) {
-            Ok(request) => Box::pin(Arc::clone(&self.shared).dispatch(request)),
+            Ok((request, None)) => Box::pin(Arc::clone(&self.shared).dispatch(request)),
+            Ok((request, Some(sent))) => Box::pin(Arc::clone(&self.shared).dispatch_within(request, sent)),
             Err(response) => Box::pin(std::future::ready(Ok(*response))),
         }
     }

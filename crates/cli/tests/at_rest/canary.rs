@@ -1,5 +1,5 @@
-//! Secrets in every place that a request and an answer have, and then in no file, no table, no log and no figure. And the
-//! same search without encryption, which finds them: a search that cannot find proves nothing.
+//! Secrets in every place that a request and an answer have, and then in no file, no table, no log, no figure and no span.
+//! And the same search without encryption, which finds them: a search that cannot find proves nothing.
 
 use std::fs;
 use std::path::Path;
@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use crate::binary::onlyonce;
 use crate::needle::{Needle, files};
+use crate::receiver::{Mood, Receiver};
 use crate::service::Service;
 use crate::sidecar::{Sidecar, make_key, send};
 
@@ -18,6 +19,8 @@ const STEM: Needle = Needle("canary-");
 const KEY: Needle = Needle("canary-key+6b1d/0f");
 const CREDENTIAL: Needle = Needle("canary-credential+93aa/7c");
 const COOKIE: Needle = Needle("canary-cookie+5e70/d2");
+const COLLECTORS: Needle = Needle("canary-collectors+77d3/a9");
+const PATH: Needle = Needle("canary-path+3c58/6e");
 const QUERY: Needle = Needle("canary-query+c4f8/19");
 const ASKED_FIELD: Needle = Needle("canary-asked-field+20bd/e6");
 const ASKED_BODY: Needle = Needle("canary-asked-body+f7a3/44");
@@ -29,7 +32,9 @@ const BODY: Needle = Needle("canary-body+b6e5/2a");
 const REDACTED_BODY: Needle = Needle("canary-redacted-body+1f09/c7");
 
 /// What must never be kept, encrypted or not.
-const NEVER_KEPT: [Needle; 10] = [
+const NEVER_KEPT: [Needle; 12] = [
+    COLLECTORS,
+    PATH,
     KEY,
     CREDENTIAL,
     COOKIE,
@@ -69,23 +74,25 @@ struct Place {
 
 /// Runs a sidecar over `place` through everything that it can be asked. Gives what it wrote and showed.
 fn run(place: &Place, folder: &Path, keys: Option<&Path>) -> Hay {
-    let service = service();
+    let (service, collector) = (service(), Receiver::start(Mood::Takes));
     let encryption = keys.map(|keys| format!("encryption_key_file = {:?}", keys.display().to_string()));
     let config = folder.join("onlyonce.toml");
     let text = format!(
         "[proxy]\nupstream = {:?}\n[store]\n{}\n{}\n\
-         [defaults]\nredact = [\"/card/number\"]\nredact_headers = [\"X-Token\"]\n",
+         [traces]\notlp = {:?}\nheaders = \"api-key={}\"\n[defaults]\nredact = [\"/card/number\"]\nredact_headers = [\"X-Token\"]\n",
         service.url(),
         place.settings,
         encryption.unwrap_or_default(),
+        collector.url(),
+        COLLECTORS.0,
     );
     fs::write(&config, text).unwrap();
     let sidecar = Sidecar::start(&config, folder);
     let post = |key: &str, body: Needle| {
         let head = format!(
-            "POST /pay?token={} HTTP/1.1\r\nAuthorization: Bearer {}\r\nCookie: session={}\r\nX-Asked: {}\r\n\
+            "POST /pay/{}?token={} HTTP/1.1\r\nAuthorization: Bearer {}\r\nCookie: session={}\r\nX-Asked: {}\r\n\
              Idempotency-Key: {key}\r\n",
-            QUERY.0, CREDENTIAL.0, COOKIE.0, ASKED_FIELD.0
+            PATH.0, QUERY.0, CREDENTIAL.0, COOKIE.0, ASKED_FIELD.0
         );
         send(sidecar.address, &head, body.0)
     };
@@ -112,8 +119,20 @@ fn run(place: &Place, folder: &Path, keys: Option<&Path>) -> Hay {
     let (output, log) = sidecar.end();
     assert_eq!(output.contains("encrypted with the key `k1`"), keys.is_some(), "{output}");
     assert!(log.contains("\"level\":\"DEBUG\""), "nothing at debug level was logged: {log}");
+    let traced = spans(&collector);
     let written = [("output".to_owned(), output.into_bytes()), ("log".to_owned(), log.into_bytes())];
-    shown.into_iter().chain(written).collect()
+    shown.into_iter().chain(written).chain(traced).collect()
+}
+
+/// What the collector was sent, as it was sent. There is something of every answer.
+fn spans(collector: &Receiver) -> Hay {
+    let said = format!("{:?}", collector.spans());
+    for answer in ["ran", "replayed", "key-reused", "key-invalid"] {
+        assert!(said.contains(&format!("\"{answer}\"")), "no span says {answer}: {said}");
+    }
+    assert!(collector.heads()[0].contains(COLLECTORS.0), "the collector's own secret is for it");
+    let sent = collector.bodies().into_iter().map(|body| ("a span".to_owned(), body));
+    sent.chain([("spans".to_owned(), said.into_bytes())]).collect()
 }
 
 /// Where and in which form each of `needles` is.

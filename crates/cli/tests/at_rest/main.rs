@@ -5,6 +5,9 @@
 #[allow(dead_code, reason = "the proxy's own tests use the rest")]
 mod binary;
 mod needle;
+#[path = "../proxy/traces/receiver.rs"]
+#[allow(dead_code, reason = "the proxy's own tests use the rest")]
+mod receiver;
 mod service;
 mod sidecar;
 

@@ -11,7 +11,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// `onlyonce` with these arguments, in an environment without settings of ours.
 pub(crate) fn onlyonce(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ONLYONCE_")) {
+    let is_setting = |name: &str| name.starts_with("ONLYONCE_") || name.starts_with("OTEL_");
+    for (name, _) in std::env::vars().filter(|(name, _)| is_setting(name)) {
         command.env_remove(name);
     }
     command.args(args);
@@ -45,14 +46,13 @@ impl Proxy {
     /// The same with settings from the environment.
     pub(crate) fn start_with(args: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = onlyonce(&["proxy", "--listen", "127.0.0.1:0"]);
-        let mut child = patient(&mut command)
-            .args(args)
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::listening(patient(&mut command).args(args).envs(environment.iter().copied()))
+    }
+
+    /// Starts whatever of ours says where it listens.
+    pub(crate) fn listening(command: &mut Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
@@ -108,10 +108,19 @@ impl Proxy {
 
     /// Sends a POST with a key, and does not wait for the answer.
     pub(crate) fn begin(&self, path: &str, key: &str) -> TcpStream {
+        self.begin_with(path, key, "")
+    }
+
+    /// Sends a POST with a key and more `fields`, each ended by a line break: the status, and the whole answer.
+    pub(crate) fn post_with(&self, path: &str, key: &str, fields: &str) -> (u16, String) {
+        answer(self.begin_with(path, key, fields))
+    }
+
+    fn begin_with(&self, path: &str, key: &str, fields: &str) -> TcpStream {
         let mut stream = self.connect();
         let request = format!(
             "POST {path} HTTP/1.1\r\nHost: shop.test\r\nAuthorization: Bearer sesame\r\nIdempotency-Key: {key}\r\n\
-             Content-Length: 3\r\nConnection: close\r\n\r\n100"
+             {fields}Content-Length: 3\r\nConnection: close\r\n\r\n100"
         );
         stream.write_all(request.as_bytes()).unwrap();
         stream

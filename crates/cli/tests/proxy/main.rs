@@ -17,3 +17,4 @@ mod shared;
 mod signals;
 mod stripe;
 mod sweep;
+mod traces;

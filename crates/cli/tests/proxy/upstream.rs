@@ -9,6 +9,7 @@ use std::thread;
 struct State {
     effects: usize,
     targets: Vec<String>,
+    heads: Vec<String>,
     holds: bool,
 }
 
@@ -48,6 +49,11 @@ impl Upstream {
         self.state.0.lock().unwrap().targets.clone()
     }
 
+    /// What requests said before their bodies.
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.state.0.lock().unwrap().heads.clone()
+    }
+
     /// Whether answers are held back from now on. Effects happen all the same.
     pub(crate) fn hold(&self, holds: bool) {
         self.state.0.lock().unwrap().holds = holds;
@@ -82,7 +88,7 @@ impl Upstream {
             let mut body = vec![0; length];
             reader.read_exact(&mut body)?;
             let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
-            let number = self.take_effect(&target);
+            let number = self.take_effect(&target, head);
             if target.starts_with("/drop")
                 || body.windows(5).any(|window| window == b"drop%" || window == b"drop@")
             {
@@ -100,10 +106,11 @@ impl Upstream {
         }
     }
 
-    fn take_effect(&self, target: &str) -> usize {
+    fn take_effect(&self, target: &str, head: String) -> usize {
         let mut state = self.state.0.lock().unwrap();
         state.effects += 1;
         state.targets.push(target.to_owned());
+        state.heads.push(head);
         let number = state.effects;
         drop(state);
         self.state.1.notify_all();

@@ -15,6 +15,7 @@ use crate::problem::grpc_status;
 use crate::route::Route;
 use crate::rules::{Retain, Verdict};
 use crate::snapshot;
+use crate::trace::TraceContext;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
@@ -34,8 +35,12 @@ pub(super) fn without_answer(dispatch: Dispatch) -> Ending<Made> {
     }
 }
 
-/// How an answer ends its grant.
-pub(super) async fn of_answer<R>(route: &Route, response: Response<R>) -> Ending<Made>
+/// How an answer ends its grant. `trace` is the one it was made in.
+pub(super) async fn of_answer<R>(
+    route: &Route,
+    response: Response<R>,
+    trace: Option<TraceContext>,
+) -> Ending<Made>
 where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
@@ -47,14 +52,17 @@ where
     let steering = Steering::take(&mut head.headers);
     let verdict = match steering.outcome {
         Some(Steer::Discard) => {
-            let made =
-                Answering { route, steering }.answer(head, Body::new(body), Some(Tombstone::Discarded));
+            let made = Answering { route, steering, trace }.answer(
+                head,
+                Body::new(body),
+                Some(Tombstone::Discarded),
+            );
             return made;
         }
         Some(steer) => said(steer),
         None => route.classes.of(status(&head, None)),
     };
-    let answering = Answering { route, steering };
+    let answering = Answering { route, steering, trace };
     if verdict != Verdict::Store {
         // What is not kept need not be read first.
         return answering.end(verdict, head, Body::new(body));
@@ -80,6 +88,7 @@ where
 struct Answering<'r> {
     route: &'r Route,
     steering: Steering,
+    trace: Option<TraceContext>,
 }
 
 impl Answering<'_> {
@@ -129,9 +138,9 @@ impl Answering<'_> {
         not_kept: Option<Tombstone>,
     ) -> Ending<Made> {
         let retention: Option<Retention> = self.steering.retention;
-        match outcome.with_head(snapshot::head(head.status)) {
+        match outcome.with_head(snapshot::head(head.status, self.trace)) {
             Ok(outcome) => Ending::Complete { value: self.made(head, body, not_kept), outcome, retention },
-            // Three bytes are never too long; should they be, nobody knows is the safe thing to say.
+            // So few bytes are never too long; should they be, nobody knows is the safe thing to say.
             Err(_) => Ending::Abandon { value: self.made(head, body, not_kept) },
         }
     }

@@ -26,6 +26,7 @@ use crate::observe::{Event, How, Would};
 use crate::problem::Problem;
 use crate::route::Route;
 use crate::rules::OnStoreFailure;
+use crate::trace::TraceContext;
 
 /// A protected request on its way, and the service it is for.
 pub(super) struct Protect<S> {
@@ -88,8 +89,9 @@ where
     let work = move |execution: Execution| async move {
         let Some(request) = taken(&taking) else { return ending::without_answer(Dispatch::NoAnswer) };
         drop(taking);
+        let trace = request.extensions().get::<TraceContext>().copied();
         match inner.call(granted(request, execution)).await {
-            Ok(response) => ending::of_answer(&route, response).await,
+            Ok(response) => ending::of_answer(&route, response, trace).await,
             Err(error) => {
                 let error: BoxError = error.into();
                 tracing::debug!(%error, "the application gave no answer");

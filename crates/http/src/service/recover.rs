@@ -140,7 +140,8 @@ where
     };
     say(&mut head.headers, kept);
     // From here on it is an answer like any other: bounded, complete or nothing, and without what is not replayed.
-    match ending::of_answer(route, Response::from_parts(head, body)).await {
+    // In which trace it was made, nobody knows.
+    match ending::of_answer(route, Response::from_parts(head, body), None).await {
         Ending::Complete { outcome, .. } => Found::Executed(outcome),
         Ending::Release { .. } | Ending::Abandon { .. } => Found::Unknown,
     }

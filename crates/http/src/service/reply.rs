@@ -18,6 +18,7 @@ use crate::observe::{Answered, Event, How, Would};
 use crate::problem::{Problem, ProblemKind, Style};
 use crate::replay::{Replayed, mark, replay};
 use crate::route::Route;
+use crate::snapshot;
 
 /// When to ask a store again that could not be reached: it may be restarting.
 const STORE_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -43,7 +44,7 @@ impl Replier {
         id: Option<RecordId>,
         fence: Option<Fence>,
     ) {
-        response.extensions_mut().insert(Answered { how, id, fence });
+        response.extensions_mut().insert(Answered { how, id, fence, original: None });
     }
 
     /// One of our own answers.
@@ -111,7 +112,9 @@ impl Replier {
         mark(&self.route, &mut response, true);
         let Replay { age, left, fence, .. } = *recorded;
         self.observe(Event::Replayed { id, status: response.status(), age, left });
-        self.note(&mut response, How::Replayed, Some(id), Some(fence));
+        let original = snapshot::trace_of(&recorded.outcome);
+        let answered = Answered { how: How::Replayed, id: Some(id), fence: Some(fence), original };
+        response.extensions_mut().insert(answered);
         response
     }
 }

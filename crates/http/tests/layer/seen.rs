@@ -2,8 +2,10 @@
 
 use http::StatusCode;
 use onlyonce_core::Recorded;
+use onlyonce_core::transition::Erase;
 use onlyonce_http::observe::Would;
-use onlyonce_http::{Answered, Event, How, ProblemKind, Rules};
+use onlyonce_http::rules::Retain;
+use onlyonce_http::{Answered, Event, How, ProblemKind, Rules, TraceContext};
 use onlyonce_testkit::run;
 
 use crate::stage::{Stage, ask, created};
@@ -74,5 +76,44 @@ fn shadow_mode_says_what_would_have_happened() {
             [Would::Run, Would::Replay, refuse(ProblemKind::KeyReused), refuse(ProblemKind::KeyInvalid)];
         assert_eq!(would.collect::<Vec<_>>(), expected);
         assert_eq!(stage.effects(), 4);
+    });
+}
+
+/// A request in the span `span` of a trace, recorded by somebody or not.
+fn traced(span: u8, is_sampled: bool) -> http::Request<onlyonce_http::Body> {
+    let mut request = ask("k");
+    request.extensions_mut().insert(TraceContext::new([7; 16], [span; 8], is_sampled).unwrap());
+    request
+}
+
+#[test]
+fn a_replay_names_the_trace_of_the_original() {
+    run(async {
+        for rules in [Rules::default(), Rules { store: Some(Retain::StatusOnly), ..Rules::default() }] {
+            let stage = Stage::new(rules, created).await;
+            let note =
+                async |request| *stage.call(request).await.response.extensions().get::<Answered>().unwrap();
+            let ran = note(traced(1, true)).await;
+            assert_eq!(ran.original, None, "it is the original");
+            for request in [traced(2, true), traced(3, false), ask("k")] {
+                assert_eq!(note(request).await.original, TraceContext::new([7; 16], [1; 8], true));
+            }
+            // Also when all that is left is a tombstone.
+            stage.store.erase(&Erase { id: ran.id.unwrap() }).await.unwrap();
+            assert_eq!(note(ask("k")).await.original, TraceContext::new([7; 16], [1; 8], true));
+        }
+    });
+}
+
+#[test]
+fn a_trace_that_nobody_records_is_not_kept() {
+    run(async {
+        for request in [traced(1, false), ask("k")] {
+            let stage = Stage::new(Rules::default(), created).await;
+            stage.call(request).await;
+            let replay = stage.call(ask("k")).await.response;
+            let note = replay.extensions().get::<Answered>().unwrap();
+            assert_eq!((note.how, note.original), (How::Replayed, None));
+        }
     });
 }

@@ -19,6 +19,7 @@ use super::router::{self, Api};
 use crate::body::{OnItsWay, Pace, Paced};
 use crate::config::ServeSettings;
 use crate::listen::{Answers, Connection};
+use crate::traces::Traces;
 
 /// Cancelled when the caller of a request is gone: what only waits for them may stop.
 #[derive(Debug, Clone)]
@@ -32,12 +33,17 @@ struct Shared {
     router: Router,
     pace: Pace,
     tasks: TaskTracker,
+    traces: Option<Arc<Traces>>,
 }
 
 impl ClaimsFront {
-    pub(crate) fn new(api: Api, settings: &ServeSettings) -> Self {
+    pub(crate) fn new(api: Api, settings: &ServeSettings, traces: Option<Arc<Traces>>) -> Self {
         let pace = Pace { pause_max: settings.body_pause_max, within: Some(settings.body_within) };
-        Self(Arc::new(Shared { router: router::router(api), pace, tasks: TaskTracker::new() }))
+        let mut router = router::router(api);
+        if traces.is_some() {
+            router = router.layer(axum::middleware::from_fn(router::note_route));
+        }
+        Self(Arc::new(Shared { router, pace, tasks: TaskTracker::new(), traces }))
     }
 
     /// Waits for commands that still run.
@@ -56,6 +62,7 @@ impl ClaimsFront {
         let _gone_when_dropped = gone.clone().drop_guard();
         let mut request = request.map(|body| axum::body::Body::new(Paced::new(body, self.0.pace)));
         request.extensions_mut().insert(Gone(gone));
+        let asked = self.0.traces.as_ref().map(|traces| traces.asked(&mut request, None));
         let answering = self.0.tasks.spawn(self.0.router.clone().call(request));
         let response = match answering.await {
             Ok(Ok(response)) => response,
@@ -65,6 +72,9 @@ impl ClaimsFront {
                     .into_response()
             }
         };
+        if let Some(asked) = asked {
+            asked.served(&response);
+        }
         Ok(response.map(|body| OnItsWay::new(Body::new(body), in_hand)))
     }
 }

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::{MatchedPath, Request};
+use axum::middleware::Next;
+use axum::response::Response;
 use axum::routing::{get, post};
 use onlyonce_http::ProblemKind;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -97,4 +100,14 @@ pub(crate) fn router(api: Api) -> Router {
         })
         .fallback(async || Refusal::new(ProblemKind::NotFound, "there is nothing under this path"))
         .with_state(api)
+}
+
+/// Leaves a note in the answer which of these paths it was, for its span.
+pub(crate) async fn note_route(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let mut response = next.run(request).await;
+    if let Some(route) = route {
+        response.extensions_mut().insert(route);
+    }
+    response
 }

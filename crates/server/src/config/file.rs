@@ -11,6 +11,7 @@ use super::admin::AdminSection;
 use super::consume::ConsumeSection;
 use super::serve::ServeSection;
 use super::sweep::SweepSection;
+use super::traces::TracesSection;
 use crate::listen::ListenAddress;
 
 /// What can be configured. Nothing is set until somebody sets it.
@@ -33,6 +34,8 @@ pub struct File {
     pub admin: AdminSection,
     /// How bearer tokens are verified, for `principal = "jwt:CLAIM"`.
     pub jwt: JwtSection,
+    /// Where spans go.
+    pub traces: TracesSection,
     /// What is written to standard error.
     pub log: LogSection,
     /// Rules for every route that does not say otherwise, and for requests that no route names.

@@ -15,8 +15,8 @@ use super::nearest::nearest;
 const PREFIX: &str = "ONLYONCE_";
 
 /// The sections that the environment can set. Routes are a list, and lists of tables have no place in a variable.
-const SECTIONS: [&str; 10] =
-    ["proxy", "tls", "store", "sweep", "consume", "serve", "admin", "jwt", "log", "defaults"];
+const SECTIONS: [&str; 11] =
+    ["proxy", "tls", "store", "sweep", "consume", "serve", "admin", "jwt", "traces", "log", "defaults"];
 
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::admin::AdminSettings;
 use super::settings::{DoorSettings, TlsFiles, at_least_one, door, needed, span, store, tls};
-use super::{Config, ConfigError, StoreSettings, SyncMode};
+use super::{Config, ConfigError, StoreSettings, SyncMode, TraceSettings};
 use crate::listen::ListenAddress;
 
 /// The longest that anybody is kept waiting: most gateways cut a request off after a minute.
@@ -60,6 +60,7 @@ pub(crate) struct ServeSettings {
     pub(crate) policy: Policy,
     pub(crate) store: StoreSettings,
     pub(crate) admin: Option<AdminSettings>,
+    pub(crate) traces: Option<TraceSettings>,
 }
 
 /// The lowest layer.
@@ -116,6 +117,7 @@ impl Config {
             policy,
             store,
             admin: self.admin_settings()?,
+            traces: self.trace_settings()?,
         })
     }
 }

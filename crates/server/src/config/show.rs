@@ -7,11 +7,18 @@ use toml::{Table, Value};
 use super::{Config, Origin};
 
 /// Fields whose value is never shown.
-const SECRET: [&str; 1] = ["admin.token"];
+const SECRET: [&str; 2] = ["admin.token", "traces.headers"];
 
 /// Fields that may hold a URL with a password in it.
-const URLS: [&str; 6] =
-    ["store.url", "store.cache", "proxy.upstream", "proxy.auth_url", "consume.source", "consume.handler"];
+const URLS: [&str; 7] = [
+    "store.url",
+    "store.cache",
+    "proxy.upstream",
+    "proxy.auth_url",
+    "consume.source",
+    "consume.handler",
+    "traces.otlp",
+];
 
 impl Config {
     /// The configuration as TOML, to be read by people; it can be used as a file again, but for what is hidden.

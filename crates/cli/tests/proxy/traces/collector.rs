@@ -1,0 +1,113 @@
+//! A real collector, Rotel, which writes down every span that it is sent.
+//!
+//! `ONLYONCE_COLLECTOR` names the program when it is not `rotel-agent` on the path; `cargo xtask test` sets it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use onlyonce_testkit::servers::Port;
+use tempfile::TempDir;
+
+/// One private collector. It is killed when this value goes.
+pub(crate) struct Collector {
+    child: Child,
+    folder: TempDir,
+    http: Port,
+    _grpc: Port,
+}
+
+/// A span, as the collector tells of it.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// `Trace ID`, `Parent ID`, `ID`, `Name` and `Kind`.
+    pub(crate) fields: BTreeMap<String, String>,
+    pub(crate) attributes: BTreeMap<String, String>,
+    /// Trace and span.
+    pub(crate) links: Vec<(String, String)>,
+}
+
+impl Collector {
+    /// Starts it and waits until it takes connections.
+    pub(crate) fn start() -> Self {
+        let (folder, http, grpc) = (TempDir::new().unwrap(), Port::free().unwrap(), Port::free().unwrap());
+        let program = std::env::var_os("ONLYONCE_COLLECTOR").unwrap_or_else(|| "rotel-agent".into());
+        let log = File::create(folder.path().join("log")).unwrap();
+        let mut child = Command::new(&program)
+            .args([
+                "start",
+                "--exporter",
+                "blackhole",
+                "--debug-log",
+                "traces",
+                "--debug-log-verbosity",
+                "detailed",
+            ])
+            .args(["--otlp-http-endpoint", &format!("127.0.0.1:{}", http.get())])
+            .args(["--otlp-grpc-endpoint", &format!("127.0.0.1:{}", grpc.get())])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        while TcpStream::connect(("127.0.0.1", http.get())).is_err() {
+            assert_eq!(child.try_wait().unwrap(), None, "the collector does not start");
+            thread::yield_now();
+        }
+        Self { child, folder, http, _grpc: grpc }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.http.get())
+    }
+
+    /// Waits until it has begun to tell of `count` spans, and ends it: everything that it told.
+    pub(crate) fn told(mut self, count: usize) -> Vec<Told> {
+        let log = self.folder.path().join("log");
+        let text = || fs::read_to_string(&log).unwrap();
+        while read(&text()).len() < count {
+            assert_eq!(self.child.try_wait().unwrap(), None, "the collector has ended: {}", text());
+            thread::yield_now();
+        }
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        self.child.wait().unwrap();
+        read(&text())
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads what it has written.
+fn read(text: &str) -> Vec<Told> {
+    let mut spans: Vec<Told> = Vec::new();
+    let (mut is_link, mut is_attribute) = (false, false);
+    for line in text.lines() {
+        if line.starts_with("Span #") {
+            spans.push(Told::default());
+        }
+        match line.split_whitespace().next() {
+            Some("Attributes:") => (is_attribute, is_link) = (true, false),
+            Some("SpanLink") => (is_attribute, is_link) = (false, true),
+            Some("->") => {}
+            _ => (is_attribute, is_link) = (false, false),
+        }
+        let (Some(span), Some((name, value))) = (spans.last_mut(), line.split_once(':')) else { continue };
+        let (name, value) = (name.trim().trim_start_matches("-> ").to_owned(), value.trim().to_owned());
+        match name.as_str() {
+            "Trace ID" if is_link => span.links.push((value, String::new())),
+            "ID" if is_link => span.links.last_mut().unwrap().1 = value,
+            _ if is_attribute => drop(span.attributes.insert(name, value)),
+            "Trace ID" | "Parent ID" | "ID" | "Name" | "Kind" => drop(span.fields.insert(name, value)),
+            _ => {}
+        }
+    }
+    spans
+}
