@@ -149,7 +149,7 @@ impl Audit {
 
     async fn add(&self, line: Line) -> io::Result<u64> {
         let shared = Arc::clone(&self.0);
-        let added = tokio::task::spawn_blocking(move || shared.add(line)).await;
+        let added = tokio::task::spawn_blocking(move || shared.add(&line)).await;
         added.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
@@ -177,7 +177,7 @@ pub(super) fn checked(name: &str, text: &str, chars_max: usize) -> Result<String
 }
 
 impl Shared {
-    fn add(&self, line: Line) -> io::Result<u64> {
+    fn add(&self, line: &Line) -> io::Result<u64> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..ANEW_MAX {
             let mut opened = match open.take() {

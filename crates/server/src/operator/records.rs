@@ -205,7 +205,7 @@ impl Place {
                 && let Some(tag) = tags.get(at)
             {
                 let after = after.map(|id| id.to_string()).unwrap_or_default();
-                return Ok(told.to_json(Some(format!("{}:{after}", shown::scope(*tag)))));
+                return Ok(told.to_json(Some(&format!("{}:{after}", shown::scope(*tag)))));
             }
         }
         Ok(told.to_json(None))
@@ -227,7 +227,7 @@ impl Told {
         self.erased + self.left + self.unreadable
     }
 
-    fn to_json(&self, next: Option<String>) -> Value {
+    fn to_json(&self, next: Option<&str>) -> Value {
         json!({ "erased": self.erased, "left": self.left, "unreadable": self.unreadable, "next": next })
     }
 }
