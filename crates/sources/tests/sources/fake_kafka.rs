@@ -6,15 +6,13 @@
 
 mod faults;
 
-use std::time::Duration;
-
 use krafka::testing::{ApiKey, Control, FakeBroker};
 use onlyonce_inbox::{Settled, Settlement, Source};
 use onlyonce_sources::{Options, open};
 use rdkafka::ClientConfig;
-use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::producer::FutureProducer;
 
+use crate::kafka::send;
 use crate::stage::{Letter, Stage, ack, bodies, fetch, finish_all, patient, settle_surely};
 
 /// The only node of a cluster.
@@ -37,13 +35,7 @@ impl Fake {
     }
 
     async fn publish_to(&self, partition: i32, headers: &[(&str, &str)], body: &[u8]) {
-        let mut kept = OwnedHeaders::new();
-        for (key, value) in headers {
-            kept = kept.insert(Header { key, value: Some(*value) });
-        }
-        let record: FutureRecord<'_, [u8], [u8]> =
-            FutureRecord::to("orders").partition(partition).headers(kept).payload(body);
-        self.producer.send(record, Duration::from_mins(1)).await.expect("sent");
+        send(&self.producer, partition, headers, body).await;
     }
 
     /// What the group has committed in a partition.
