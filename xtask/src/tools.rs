@@ -73,7 +73,7 @@ pub(crate) const MAN: Tool = debian("man", &["man", "--version"], "man-db");
 pub(crate) const MUSL: Tool = debian("musl-gcc", &["sh", "-c", "command -v musl-gcc"], "musl-tools");
 pub(crate) const SYSTEMD: Tool = debian("systemd-analyze", &["systemd-analyze", "--version"], "systemd");
 pub(crate) const NEXTEST: Tool = built("cargo-nextest", &["cargo-nextest", "--version"], "0.9.143", true);
-/// A Kafka broker that keeps its topics in a file. Takes a quarter of an hour to build, once: for long runs only.
+/// A Kafka broker that keeps its topics in a file. Takes many minutes to build, once: for long runs only.
 pub(crate) const TANSU: Tool = Tool {
     name: "tansu",
     probe: &["tansu", "--version"],

@@ -1,11 +1,15 @@
 //! The brokers that the program is tried on: real ones, private to a test.
 
+#[cfg(feature = "kafka")]
+mod kafka;
 mod nats;
 mod rabbitmq;
 mod streams;
 
 use std::time::Duration;
 
+#[cfg(feature = "kafka")]
+pub(crate) use kafka::Kafka;
 pub(crate) use nats::Nats;
 pub(crate) use rabbitmq::Rabbit;
 pub(crate) use streams::Streams;

@@ -8,6 +8,8 @@ mod handler;
 use std::collections::HashMap;
 use std::time::Duration;
 
+#[cfg(feature = "kafka")]
+use broker::Kafka;
 use broker::{Broker, Nats, Rabbit, Streams};
 use consuming::{Consuming, onlyonce};
 use handler::{Handler, Seen};
@@ -155,6 +157,8 @@ macro_rules! on_each_broker {
         on_each_broker! { redis_streams Streams: $($test),+ }
         on_each_broker! { nats Nats: $($test),+ }
         on_each_broker! { rabbitmq Rabbit: $($test),+ }
+        #[cfg(feature = "kafka")]
+        on_each_broker! { kafka Kafka: $($test),+ }
     };
     ($name:ident $broker:ident: $($test:ident),+) => {
         mod $name {

@@ -81,13 +81,7 @@ impl Kafka {
     }
 
     async fn publish_to(&self, partition: i32, headers: &[(&str, &str)], body: &[u8]) {
-        let mut kept = OwnedHeaders::new();
-        for (key, value) in headers {
-            kept = kept.insert(Header { key, value: Some(*value) });
-        }
-        let record: FutureRecord<'_, [u8], [u8]> =
-            FutureRecord::to("orders").partition(partition).headers(kept).payload(body);
-        self.producer.send(record, Duration::from_mins(1)).await.expect("sent");
+        send(&self.producer, partition, headers, body).await;
     }
 
     fn committed(&self) -> Vec<(i64, i64)> {
@@ -97,6 +91,17 @@ impl Kafka {
     fn outstanding(&self) -> u64 {
         outstanding(&self.cluster.servers)
     }
+}
+
+/// Publishes a record, and waits until the broker has it.
+pub(crate) async fn send(producer: &FutureProducer, partition: i32, headers: &[(&str, &str)], body: &[u8]) {
+    let mut kept = OwnedHeaders::new();
+    for (key, value) in headers {
+        kept = kept.insert(Header { key, value: Some(*value) });
+    }
+    let record: FutureRecord<'_, [u8], [u8]> =
+        FutureRecord::to("orders").partition(partition).headers(kept).payload(body);
+    producer.send(record, Duration::from_mins(1)).await.expect("sent");
 }
 
 /// What the group has committed in each partition, and what there is.

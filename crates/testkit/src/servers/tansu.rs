@@ -7,7 +7,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;
 use std::thread;
-use std::time::Instant;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -58,12 +58,13 @@ impl TansuServer {
         command.args(["--listener-url", &listener, "--advertised-listener-url", &listener]);
         self.process.restart(command, |line| line.contains("listening on"))?;
         // It says so before it does.
-        let begun = Instant::now();
+        let mut waited = Duration::ZERO;
         while let Err(error) = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port.get())) {
-            if begun.elapsed() > START_MAX {
+            if waited > START_MAX {
                 return Err(error);
             }
             thread::park_timeout(PAUSE);
+            waited += PAUSE;
         }
         Ok(())
     }
