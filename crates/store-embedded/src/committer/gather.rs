@@ -9,9 +9,9 @@ use std::time::Duration;
 use crate::queue::{Job, Queue};
 
 /// How long each of those who may come is waited for: what a small request takes between two commands.
-const PATIENCE_EACH: Duration = Duration::from_micros(15);
+const PATIENCE_EACH: Duration = Duration::from_micros(20);
 /// The most patience. Only a runtime that has no moment to spare makes it last so long.
-const PATIENCE_MAX: Duration = Duration::from_millis(2);
+const PATIENCE_MAX: Duration = Duration::from_millis(4);
 
 #[derive(Debug, Default)]
 pub(super) struct Gather {
