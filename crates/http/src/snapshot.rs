@@ -33,13 +33,32 @@ const LINES_MAX: u64 = 4096;
 const LINE_BYTES_MAX: usize = 1 << 20;
 const BODY_BYTES_MAX: usize = 1 << 31;
 
+/// The lowest status there is, and how many there are.
+const STATUS_MIN: u16 = 100;
+const STATUSES: usize = 900;
+
+/// The heads of all statuses: none need be made for an answer, nor kept with it.
+static HEADS: [[u8; 3]; STATUSES] = {
+    let mut heads = [[VERSION; 3]; STATUSES];
+    let mut status = STATUS_MIN;
+    while ((status - STATUS_MIN) as usize) < STATUSES {
+        let [high, low] = status.to_be_bytes();
+        heads[(status - STATUS_MIN) as usize] = [VERSION, high, low];
+        status += 1;
+    }
+    heads
+};
+
 /// What a retry is told even when the rest is gone: the version, the status, and the trace of the original.
-pub(crate) fn head(status: StatusCode, trace: Option<TraceContext>) -> Vec<u8> {
-    let [high, low] = status.as_u16().to_be_bytes();
+pub(crate) fn head(status: StatusCode, trace: Option<TraceContext>) -> Bytes {
     // A trace that nobody records is none to be linked to.
     match trace.filter(TraceContext::is_sampled) {
-        None => vec![VERSION, high, low],
-        Some(trace) => [[TRACED, high, low].as_slice(), &trace.to_bytes()].concat(),
+        // `http` has no status below 100 or above 999.
+        None => Bytes::from_static(&HEADS[usize::from(status.as_u16() - STATUS_MIN)]),
+        Some(trace) => {
+            let [high, low] = status.as_u16().to_be_bytes();
+            [[TRACED, high, low].as_slice(), &trace.to_bytes()].concat().into()
+        }
     }
 }
 
@@ -152,37 +171,63 @@ fn write(
     body: &Bytes,
     keep_cookies: bool,
 ) -> Vec<u8> {
-    let mut writer = Writer::with_capacity(body.len() + 48 * headers.len() + 64);
+    let headers = Lines::of(headers, marks, keep_cookies);
+    let trailers = trailers.map_or_else(Lines::default, |trailers| Lines::of(trailers, &[], keep_cookies));
+    // To the byte: what is left over would be kept for as long as the record.
+    let lines_len = headers.written_len() + trailers.written_len();
+    let mut writer = Writer::with_capacity(3 + lines_len + bytes_len(body) + CHECKSUM_LEN);
     writer.byte(VERSION);
     writer.raw(&status.as_u16().to_be_bytes());
-    encode_lines(&mut writer, headers, marks, keep_cookies);
-    match trailers {
-        Some(trailers) => encode_lines(&mut writer, trailers, &[], keep_cookies),
-        None => writer.number(0),
-    }
+    headers.write(&mut writer);
+    trailers.write(&mut writer);
     writer.bytes(body);
     let checksum = crc32c::crc32c(writer.written());
     writer.raw(&checksum.to_le_bytes());
     writer.finish()
 }
 
-fn encode_lines(
-    writer: &mut Writer,
-    headers: &HeaderMap,
-    marks: &[(HeaderName, HeaderValue)],
-    keep_cookies: bool,
-) {
-    let named = named_in_connection(headers);
-    let kept = |name: &HeaderName| {
-        is_kept(name, keep_cookies) && !named.iter().any(|other| name.as_str().eq_ignore_ascii_case(other))
-    };
-    let lines = || headers.iter().filter(|(name, _)| kept(name));
-    writer.number((lines().count() + marks.len()) as u64);
-    // By name: the lines of one name stay in their order, which is all that means something (RFC 9110 §5.3).
-    for (name, value) in lines().chain(marks.iter().map(|(name, value)| (name, value))) {
-        writer.bytes(name.as_str().as_bytes());
-        writer.bytes(value.as_bytes());
+/// The header lines that are kept. Those of one name stay in their order, which is all that means something
+/// (RFC 9110 §5.3).
+#[derive(Default)]
+struct Lines<'h>(Vec<(&'h HeaderName, &'h HeaderValue)>);
+
+impl<'h> Lines<'h> {
+    fn of(headers: &'h HeaderMap, marks: &'h [(HeaderName, HeaderValue)], keep_cookies: bool) -> Self {
+        let named = named_in_connection(headers);
+        let kept = |name: &HeaderName| {
+            is_kept(name, keep_cookies)
+                && !named.iter().any(|other| name.as_str().eq_ignore_ascii_case(other))
+        };
+        let mut lines = Vec::with_capacity(headers.len() + marks.len());
+        lines.extend(headers.iter().filter(|(name, _)| kept(name)));
+        lines.extend(marks.iter().map(|(name, value)| (name, value)));
+        Self(lines)
     }
+
+    fn written_len(&self) -> usize {
+        let line_len = |(name, value): &(&HeaderName, &HeaderValue)| {
+            bytes_len(name.as_str().as_bytes()) + bytes_len(value.as_bytes())
+        };
+        number_len(self.0.len()) + self.0.iter().map(line_len).sum::<usize>()
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.number(self.0.len() as u64);
+        for (name, value) in &self.0 {
+            writer.bytes(name.as_str().as_bytes());
+            writer.bytes(value.as_bytes());
+        }
+    }
+}
+
+/// How many bytes [`Writer::bytes`] writes.
+fn bytes_len(bytes: &[u8]) -> usize {
+    number_len(bytes.len()) + bytes.len()
+}
+
+/// How many bytes [`Writer::number`] writes: one for each seven bits.
+const fn number_len(number: usize) -> usize {
+    (number | 1).ilog2() as usize / 7 + 1
 }
 
 fn decode_lines(reader: &mut Reader) -> Result<HeaderMap, CodecError> {
@@ -277,4 +322,40 @@ fn is_of_the_moment(name: &str) -> bool {
 /// Marks that only the layer which answers may set.
 fn is_ours(name: &str) -> bool {
     name.starts_with("onlyonce-") || matches!(name, "idempotency-replayed" | "idempotent-replayed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_takes_no_byte_more_than_it_has() {
+        let line = |name: &'static str, len: usize| {
+            (HeaderName::from_static(name), HeaderValue::try_from("x".repeat(len)).unwrap())
+        };
+        let some = HeaderMap::from_iter([line("content-type", 16), line("etag", 127), line("link", 128)]);
+        let mut long = HeaderMap::new();
+        for (name, value) in (0..200).map(|number| line("x-many", number * 100)) {
+            long.append(name, value);
+        }
+        for headers in [&HeaderMap::new(), &some, &long] {
+            for trailers in [None, Some(&some)] {
+                for len in [0, 1, 127, 128, 16_383, 16_384, 100_000] {
+                    let body = Bytes::from(vec![b'x'; len]);
+                    let written = encode(StatusCode::OK, headers, trailers, &body, false);
+                    assert_eq!(written.capacity(), written.len(), "{len} bytes, {} lines", headers.len());
+                    let read = Snapshot::decode(&written.into()).unwrap();
+                    assert_eq!((&read.headers, read.trailers.as_ref()), (headers, trailers));
+                    assert_eq!(read.body, body);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_status_has_a_head_that_says_it() {
+        for status in (100..1000).map(|status| StatusCode::from_u16(status).unwrap()) {
+            assert_eq!(status_in(&head(status)), Some(status));
+        }
+    }
 }

@@ -7,11 +7,12 @@
 #[cfg(test)]
 mod deployed;
 mod observed;
+mod series;
 mod stored;
 mod timed;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder as _, SharedString, Unit};
@@ -23,6 +24,7 @@ use onlyonce_core::{Fence, RecordId, observe};
 use onlyonce_http::observe as http;
 use onlyonce_inbox::Tally;
 
+use self::series::Series;
 use crate::events::Ring;
 
 pub(crate) use observed::Observed;
@@ -79,6 +81,14 @@ pub(crate) const NAMES: [(&str, &str); 24] = [
 pub(crate) struct Metrics {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
+    /// What the engine saw, by name and label.
+    seen: Series<Counter>,
+    /// How long the store took, by operation and result.
+    took: Series<Histogram>,
+    /// What the layer did, by route and answer.
+    did: Series<Counter>,
+    /// How old duplicates are.
+    ages: OnceLock<Histogram>,
     /// The last events, for whoever looks on.
     events: Arc<Ring>,
 }
@@ -104,7 +114,15 @@ impl Metrics {
                 _ => recorder.describe_gauge(name.into(), None, help),
             }
         }
-        let metrics = Self { handle: recorder.handle(), recorder, events: Arc::new(Ring::new()) };
+        let metrics = Self {
+            handle: recorder.handle(),
+            recorder,
+            seen: Series::new(),
+            took: Series::new(),
+            did: Series::new(),
+            ages: OnceLock::new(),
+            events: Arc::new(Ring::new()),
+        };
         metrics.gauge("onlyonce_build_info", &[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
         Ok(metrics)
     }
@@ -186,8 +204,11 @@ impl Metrics {
     }
 
     fn answered_in(&self, operation: &'static str, result: &'static str, took: Duration) {
-        self.histogram(STORE_SECONDS, &[("operation", operation), ("result", result)])
-            .record(took.as_secs_f64());
+        self.took.put(
+            [operation, result],
+            || self.histogram(STORE_SECONDS, &[("operation", operation), ("result", result)]),
+            |series| series.record(took.as_secs_f64()),
+        );
     }
 }
 
@@ -207,7 +228,7 @@ impl observe::Observer for Metrics {
         use observe::Event;
         observe::Traced.event(id, fence, event);
         self.events.event(id, fence, event);
-        let (name, label) = match event {
+        let (name, (label, value)) = match event {
             Event::Granted { .. }
             | Event::Replayed { .. }
             | Event::Busy
@@ -218,7 +239,8 @@ impl observe::Observer for Metrics {
             Event::StoreFailed(kind) => ("onlyonce_store_failures_total", ("kind", kind.code())),
             _ => ("onlyonce_endings_total", ("ending", event.name())),
         };
-        self.counter(name, &[label]).increment(1);
+        let find = || self.counter(name, &[(label, value)]);
+        self.seen.put([name, value], find, |series| series.increment(1));
     }
 }
 
@@ -231,13 +253,15 @@ impl http::Observer for Metrics {
             Event::Replayed { age, left, .. } => {
                 let kept = age.as_secs_f64() + left.as_secs_f64();
                 if kept > 0.0 {
-                    self.histogram(DUPLICATE_AGE, &[]).record(age.as_secs_f64() / kept);
+                    let ages = self.ages.get_or_init(|| self.histogram(DUPLICATE_AGE, &[]));
+                    ages.record(age.as_secs_f64() / kept);
                 }
                 event.name()
             }
             _ => event.name(),
         };
-        self.counter("onlyonce_requests_total", &[("route", route), ("answer", did)]).increment(1);
+        let find = || self.counter("onlyonce_requests_total", &[("route", route), ("answer", did)]);
+        self.did.put([route, did], find, |series| series.increment(1));
     }
 }
 

@@ -27,9 +27,10 @@ use self::gather::Gather;
 use self::group::Group;
 use self::round::Waiting;
 use crate::catalog::Version;
+use crate::queue::Job;
 use crate::recovery;
 use crate::segment::SegmentId;
-use crate::shared::{Job, Shared};
+use crate::shared::Shared;
 
 pub(crate) use remove::{Chore, Remover};
 pub(crate) use room::give_back;
@@ -113,7 +114,7 @@ impl Committer {
     /// Works until the store is closed.
     pub(crate) fn run(mut self) {
         let mut gather = Gather::default();
-        while let Some(jobs) = gather.next(&self.shared, self.unmarked.then_some(IDLE)) {
+        while let Some(jobs) = gather.next(&self.shared.queue, self.unmarked.then_some(IDLE)) {
             if jobs.is_empty() {
                 self.mark();
                 continue;
@@ -123,7 +124,7 @@ impl Committer {
             while !jobs.is_empty() {
                 self.commit_some(&mut jobs);
             }
-            gather.answered(&self.shared, answered);
+            gather.answered(&self.shared.queue, answered);
         }
         self.mark();
     }
@@ -192,7 +193,7 @@ impl Committer {
     /// Makes a group durable and answers it; when the disk is full, what may still be written is.
     fn finish(&mut self, group: Group, waiting: Vec<Waiting>, jobs: &mut VecDeque<Job>) {
         match self.commit(group) {
-            Ok(()) => round::hand_out(waiting),
+            Ok(()) => round::hand_out(&self.shared.queue, waiting),
             Err(Uncommitted::Full) => self.out_of_room(waiting, jobs),
             Err(failed) => {
                 for (answers, reply) in waiting {

@@ -23,8 +23,9 @@ use crate::committer::{self, Committer, Remover, Reply, Sealer};
 use crate::io::{Disk, RealDisk};
 use crate::meta::Meta;
 use crate::options::{Options, Sync};
+use crate::queue::Job;
 use crate::recovery;
-use crate::shared::{Job, Shared};
+use crate::shared::Shared;
 use crate::tenure::Tenure;
 
 /// A durable store in a folder.
@@ -195,7 +196,7 @@ fn closing() -> StoreError {
 
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
-        self.shared.stop();
+        self.shared.queue.stop();
         for thread in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // A thread that panicked has said so already.
             let _ = thread.join();

@@ -11,6 +11,7 @@
 //! | `class` | which records share segments |
 //! | `segment` | one file and its index; scanning; sealing |
 //! | `catalog` | all segments: what is durable, as readers see it |
+//! | `queue` | what waits for the committer |
 //! | `committer` | the one thread that writes |
 //! | `recovery` | from a folder to a catalog |
 //! | `tenure` | one process at a time |
@@ -27,6 +28,7 @@ mod embedded;
 mod entry;
 mod meta;
 mod options;
+mod queue;
 mod recovery;
 mod segment;
 mod shared;

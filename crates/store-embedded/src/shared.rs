@@ -3,48 +3,23 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{
-    Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use onlyonce_core::store::{Imported, SweepBudget, Swept, Watches};
-use onlyonce_core::transition::Command;
-use onlyonce_core::{Clock, Record, RecordId, StoreError, StoreErrorKind};
-use tokio::sync::oneshot;
+use onlyonce_core::store::Watches;
+use onlyonce_core::{Clock, RecordId, StoreError, StoreErrorKind};
 
 use crate::catalog::{Catalog, Stored, Version};
-use crate::committer::Reply;
 use crate::io::{Disk, is_failed_sync};
 use crate::meta::Meta;
 use crate::options::Options;
-
-/// The most commands that may wait. One more is refused: a disk that does not keep up must not eat the memory.
-const QUEUE_MAX: usize = 65_536;
-
-/// Something for the committer to do.
-#[derive(Debug)]
-pub(crate) enum Job {
-    /// Commands, and the version at which the record of a lone one was seen to be absent.
-    Commands(Vec<Command>, Option<Version>, Reply),
-    Sweep(SweepBudget, oneshot::Sender<Result<Swept, StoreError>>),
-    Import(Vec<(RecordId, Record)>, oneshot::Sender<Result<Imported, StoreError>>),
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    jobs: Vec<Job>,
-    /// How many must wait before the committer is woken; `None` while it is awake. Telling a thread that does not wait
-    /// takes a system call all the same.
-    wanted: Option<usize>,
-    stopping: bool,
-}
+use crate::queue::{Job, Queue};
 
 pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: Options,
     pub(crate) watches: Watches,
+    pub(crate) queue: Arc<Queue>,
     pub(crate) meta: Mutex<Meta>,
     /// Set while the disk has no room: new claims are refused, what is granted is completed from the reserve.
     pub(crate) full: AtomicBool,
@@ -53,8 +28,6 @@ pub(crate) struct Shared {
     folder: Mutex<()>,
     /// How many copy the store, or −1 while bodies are overwritten: one would spoil the other.
     copying: AtomicI64,
-    queue: Mutex<Queue>,
-    more: Condvar,
     /// Why nothing may be written any more.
     poisoned: OnceLock<String>,
 }
@@ -87,13 +60,12 @@ impl Shared {
             clock,
             options,
             watches: Watches::default(),
+            queue: Arc::default(),
             meta: Mutex::new(meta),
             full: AtomicBool::new(false),
             catalog: RwLock::new(catalog),
             folder: Mutex::default(),
             copying: AtomicI64::new(0),
-            queue: Mutex::default(),
-            more: Condvar::new(),
             poisoned: OnceLock::new(),
         }
     }
@@ -108,10 +80,6 @@ impl Shared {
 
     pub(crate) fn meta(&self) -> MutexGuard<'_, Meta> {
         self.meta.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is durably stored under `id`. An absence is believed only while nothing is missing. `absent_at` is when it
@@ -133,70 +101,7 @@ impl Shared {
     /// Hands a job to the committer.
     pub(crate) fn push(&self, job: Job) -> Result<(), StoreError> {
         self.check()?;
-        let mut queue = self.queue();
-        if queue.stopping {
-            return Err(StoreError::new(StoreErrorKind::Unavailable, "reaching a store that is closing"));
-        }
-        if queue.jobs.len() >= QUEUE_MAX {
-            return Err(StoreError::new(StoreErrorKind::Unavailable, "waiting for the disk")
-                .because("too many commands wait for the disk"));
-        }
-        queue.jobs.push(job);
-        let waiting = queue.jobs.len();
-        let is_enough = queue.wanted.take_if(|wanted| waiting >= *wanted).is_some();
-        // Let go first: it would be woken only to wait for us.
-        drop(queue);
-        if is_enough {
-            self.more.notify_one();
-        }
-        Ok(())
-    }
-
-    /// Waits for jobs and answers how many there are. `None` when the store is closing and nothing is left; 0 after
-    /// `patience`.
-    pub(crate) fn wait_for_jobs(&self, patience: Option<Duration>) -> Option<usize> {
-        let mut queue = self.queue();
-        while queue.jobs.is_empty() {
-            if queue.stopping {
-                return None;
-            }
-            queue.wanted = Some(1);
-            queue = match patience {
-                None => self.more.wait(queue).unwrap_or_else(PoisonError::into_inner),
-                Some(patience) => {
-                    let (queue, waited) =
-                        self.more.wait_timeout(queue, patience).unwrap_or_else(PoisonError::into_inner);
-                    if waited.timed_out() && queue.jobs.is_empty() {
-                        return Some(0);
-                    }
-                    queue
-                }
-            };
-        }
-        queue.wanted = None;
-        Some(queue.jobs.len())
-    }
-
-    /// Waits until `wanted` jobs wait or `patience` is over, and takes those that do.
-    pub(crate) fn take_jobs(&self, wanted: usize, patience: Duration) -> Vec<Job> {
-        let mut queue = self.queue();
-        if queue.jobs.len() < wanted && !queue.stopping {
-            queue.wanted = Some(wanted);
-            // Once: whoever wakes it early, or late, there is something to do.
-            queue = self.more.wait_timeout(queue, patience).unwrap_or_else(PoisonError::into_inner).0;
-            queue.wanted = None;
-        }
-        std::mem::take(&mut queue.jobs)
-    }
-
-    /// How many jobs wait.
-    pub(crate) fn waiting(&self) -> usize {
-        self.queue().jobs.len()
-    }
-
-    pub(crate) fn stop(&self) {
-        self.queue().stopping = true;
-        self.more.notify_all();
+        self.queue.push(job)
     }
 
     /// Changes names and makes that durable. After a sync of the folder has failed nobody else's is believed.

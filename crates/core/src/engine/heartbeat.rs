@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::shared::Shared;
-use crate::clock::Timestamp;
+use crate::clock::{Sleep, Timestamp};
 use crate::lease::Lease;
 use crate::observe::Event;
 use crate::transition::{Renew, RenewAnswer, Token};
@@ -21,6 +21,9 @@ pub(super) struct Heartbeat {
     /// When the owner must stop, on its own clock.
     deadline: Timestamp,
     lease_ends_at: Timestamp,
+    /// When the next renewal is due, and who wakes us then. It outlives a [`Self::keep`] that is not waited for to its
+    /// end: a grant is kept twice, while its work runs and while its end is told, and mostly needs no renewal in either.
+    waking: Option<(Timestamp, Sleep)>,
 }
 
 impl Heartbeat {
@@ -28,7 +31,8 @@ impl Heartbeat {
     pub(super) fn new(shared: Arc<Shared>, token: Token, lease: Lease, claimed_at: Timestamp) -> Self {
         let deadline = deadline(claimed_at, lease.get());
         let lease_ends_at = claimed_at + lease.get();
-        Self { shared, renew: Renew { token, lease }, renewed_at: claimed_at, deadline, lease_ends_at }
+        let renew = Renew { token, lease };
+        Self { shared, renew, renewed_at: claimed_at, deadline, lease_ends_at, waking: None }
     }
 
     /// Whether the attempt must not go on, or not even begin.
@@ -53,7 +57,7 @@ impl Heartbeat {
                 break;
             }
             if now < next {
-                self.shared.clock.sleep_until(next.min(self.deadline)).await;
+                self.wake_at(next.min(self.deadline)).await;
                 continue;
             }
             // ORDER: the deadline counts from before the renewal is sent.
@@ -76,6 +80,15 @@ impl Heartbeat {
             }
         }
         self.shared.observe(&self.renew.token.id, self.renew.token.fence, Event::LeaseLost);
+    }
+
+    async fn wake_at(&mut self, at: Timestamp) {
+        let (_, sleep) = match &mut self.waking {
+            Some(waking) if waking.0 == at => waking,
+            other => other.insert((at, self.shared.clock.sleep_until(at))),
+        };
+        sleep.as_mut().await;
+        self.waking = None;
     }
 }
 

@@ -22,7 +22,9 @@ use crate::shared::Shared;
 #[derive(Default)]
 pub(super) struct Group {
     /// The last decision on each record, and what was durable before the group.
-    decided: ById<Decided>,
+    ///
+    /// Boxed: records are large, and are moved when the map grows, into a list, and into the catalog.
+    decided: ById<Box<Decided>>,
     /// The order in which records were first decided on, so that a run can be repeated to the byte.
     order: Vec<RecordId>,
     bytes: usize,
@@ -116,7 +118,7 @@ impl Group {
             self.order.push(id);
         }
         self.bytes += record.weight();
-        self.decided.insert(id, Decided { record, class, before, durable });
+        self.decided.insert(id, Box::new(Decided { record, class, before, durable }));
     }
 
     /// Writes every record once, in its last state, and syncs.
@@ -137,13 +139,14 @@ impl Group {
     }
 
     fn write_into(mut self, written: &mut Written, shared: &Shared) -> io::Result<()> {
+        written.puts.reserve(self.order.len());
         for id in std::mem::take(&mut self.order) {
-            let Some(decided) = self.decided.remove(&id) else { continue };
+            let Some(mut decided) = self.decided.remove(&id) else { continue };
             if let (false, Some(before)) = (decided.durable, &decided.before) {
-                let stored = Stored { record: decided.record, place: before.place };
-                written.puts.push(Put { id, stored, before: decided.before, durable: false });
+                written.puts.push(Put { id, place: before.place, decided });
                 continue;
             }
+            decided.durable = true;
             let piece = written.piece(shared, decided.class)?;
             let offset = piece.start + piece.bytes.len() as u64;
             let offset = u32::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
@@ -153,8 +156,7 @@ impl Group {
             let base = decided.before.as_ref().filter(lasting);
             let base = base.map(|base| (base.place.offset, &base.record));
             entry::put(&mut piece.bytes, piece.home, &id, &decided.record, base);
-            let stored = Stored { record: decided.record, place };
-            written.puts.push(Put { id, stored, before: decided.before, durable: true });
+            written.puts.push(Put { id, place, decided });
         }
         written.write(shared)
     }
@@ -207,10 +209,9 @@ impl Piece {
 
 struct Put {
     id: RecordId,
-    stored: Stored,
-    before: Option<Stored>,
-    /// Whether it was written, and is not kept in memory only.
-    durable: bool,
+    place: Place,
+    /// Not durable: it was not written, and is kept in memory only.
+    decided: Box<Decided>,
 }
 
 /// A group on its way to the disk, and on its way into the catalog once it is there.
@@ -326,8 +327,8 @@ impl Written {
     /// The records whose waiters must hear of it once it is published. A waiter may come at any moment until then.
     pub(super) fn news(&self) -> Vec<RecordId> {
         let is_news = |put: &&Put| {
-            let before = put.before.as_ref().map(|stored| &stored.record);
-            is_worth_waking(before, Some(&put.stored.record))
+            let before = put.decided.before.as_ref().map(|stored| &stored.record);
+            is_worth_waking(before, Some(&put.decided.record))
         };
         self.puts.iter().filter(is_news).map(|put| put.id).collect()
     }
@@ -344,11 +345,13 @@ impl Written {
                 segment.synced = self.sync;
             }
         }
-        for put in self.puts {
-            if put.durable {
-                catalog.put(put.id, put.stored, put.before.as_ref());
+        for Put { id, place, decided } in self.puts {
+            let Decided { record, before, durable, .. } = *decided;
+            let stored = Stored { record, place };
+            if durable {
+                catalog.put(id, stored, before.as_ref());
             } else {
-                catalog.put_in_flight(put.id, put.stored);
+                catalog.put_in_flight(id, stored);
             }
         }
         self.frozen

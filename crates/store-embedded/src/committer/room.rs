@@ -14,7 +14,8 @@ use onlyonce_core::{StoreError, StoreErrorKind};
 use super::Committer;
 use super::round::Waiting;
 use crate::io::{Disk, failed_sync};
-use crate::shared::{Job, Shared};
+use crate::queue::Job;
+use crate::shared::Shared;
 
 const RESERVE: &str = "reserve";
 /// How much of the reserve is written at a time.

@@ -1,15 +1,20 @@
 //! Handing out the answers of a group.
 //!
 //! To wake a task from another thread takes a system call, and a group wakes many. So one task is started among those
-//! who wait, and wakes them there, where it costs next to nothing.
+//! who wait, and wakes them there, where it costs next to nothing. It then sees in who comes back.
+
+use std::sync::Arc;
 
 use onlyonce_core::store::Batch;
 use onlyonce_core::transition::Answer;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// Up to so many are woken from here: starting a task for them would cost as much.
-const WOKEN_HERE_MAX: usize = 2;
+use crate::queue::Queue;
+
+/// So many turns of a runtime bring nobody before nobody is expected any more: an answer may go through several tasks
+/// before its caller comes back, and where there is nothing to do, turns are short.
+const PASSES: u32 = 4;
 
 /// Where an answer is waited for.
 #[derive(Debug)]
@@ -36,9 +41,9 @@ impl Reply {
 pub(super) type Waiting = (Batch<Answer>, Reply);
 
 /// Answers that are handed out when this is dropped, wherever that is: also by a runtime that ends before its turn.
-struct Round(Vec<Waiting>);
+struct Answers(Vec<Waiting>);
 
-impl Drop for Round {
+impl Drop for Answers {
     fn drop(&mut self) {
         for (answers, reply) in self.0.drain(..) {
             reply.send(answers);
@@ -47,21 +52,63 @@ impl Drop for Round {
 }
 
 /// Hands out the answers of a group.
-pub(super) fn hand_out(waiting: Vec<Waiting>) {
-    let round = Round(waiting);
-    if round.0.len() <= WOKEN_HERE_MAX {
+pub(super) fn hand_out(queue: &Arc<Queue>, waiting: Vec<Waiting>) {
+    let answers = Answers(waiting);
+    if answers.0.len() + queue.len() <= 1 {
         return;
     }
     // One that still waits, so that its runtime is at work.
-    let waits = round.0.iter().map(|(_, reply)| reply).find(|reply| !reply.sender.is_closed());
+    let waits = answers.0.iter().map(|(_, reply)| reply).find(|reply| !reply.sender.is_closed());
     if let Some(runtime) = waits.and_then(|reply| reply.runtime.clone()) {
-        runtime.spawn(async move { drop(round) });
+        let round = Round::begin(queue);
+        runtime.spawn(async move {
+            drop(answers);
+            round.see_in().await;
+        });
+    }
+}
+
+/// Those who are answered together, and may come back with their next command. They are waited for while this lives.
+struct Round {
+    queue: Arc<Queue>,
+    number: u64,
+}
+
+impl Round {
+    fn begin(queue: &Arc<Queue>) -> Self {
+        Self { queue: Arc::clone(queue), number: queue.begin_round() }
+    }
+
+    /// Waits until their runtime has done all that there was to do and nobody came of it.
+    async fn see_in(self) {
+        let (mut seen, mut in_vain) = (self.queue.progress(), 0);
+        while in_vain < PASSES {
+            // Goes on when every other task has had its turn and the sockets were looked at.
+            tokio::task::yield_now().await;
+            let now = self.queue.progress();
+            if now.group != seen.group {
+                return;
+            }
+            in_vain = if now == seen { in_vain + 1 } else { 0 };
+            seen = now;
+        }
+    }
+}
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        self.queue.end_round(self.number);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use onlyonce_core::store::SweepBudget;
+
     use super::*;
+    use crate::queue::Job;
 
     const GROUP: usize = 5;
 
@@ -84,7 +131,7 @@ mod tests {
     fn those_who_wait_on_a_runtime_are_woken_from_another_thread() {
         runtime().block_on(async {
             let (waiting, received) = group();
-            let thread = std::thread::spawn(|| hand_out(waiting));
+            let thread = std::thread::spawn(|| hand_out(&Arc::default(), waiting));
             all(received).await;
             thread.join().unwrap();
         });
@@ -95,7 +142,7 @@ mod tests {
         let ended = runtime();
         let (waiting, received) = ended.block_on(async { group() });
         drop(ended);
-        hand_out(waiting);
+        hand_out(&Arc::default(), waiting);
         runtime().block_on(all(received));
     }
 
@@ -106,7 +153,46 @@ mod tests {
         let ((mut waiting, gone), (more, received)) = (still.block_on(async { group() }), group());
         drop(gone);
         waiting.extend(more);
-        hand_out(waiting);
+        hand_out(&Arc::default(), waiting);
         runtime().block_on(all(received));
+    }
+
+    /// Hands out a group of answers to callers of whom `returning` come back with a job, and counts what is taken then.
+    fn taken_after(returning: usize) -> usize {
+        let queue = Arc::<Queue>::default();
+        runtime().block_on(async {
+            let (waiting, received) = group();
+            for (at, received) in received.into_iter().enumerate() {
+                let queue = Arc::clone(&queue);
+                tokio::spawn(async move {
+                    received.await.unwrap();
+                    // Not at once: it has something to do first, as a request has.
+                    tokio::task::yield_now().await;
+                    if at < returning {
+                        queue.push(Job::Sweep(SweepBudget::DEFAULT, oneshot::channel().0)).unwrap();
+                    }
+                });
+            }
+            let taking = Arc::clone(&queue);
+            let committer = std::thread::spawn(move || {
+                hand_out(&taking, waiting);
+                taking.take(GROUP, Duration::MAX, None).map_or(0, |jobs| jobs.len())
+            });
+            // The runtime goes on while the committer waits.
+            while !committer.is_finished() {
+                tokio::task::yield_now().await;
+            }
+            committer.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn all_who_come_back_are_in_the_next_group() {
+        assert_eq!(taken_after(GROUP), GROUP);
+    }
+
+    #[test]
+    fn a_group_does_not_wait_for_those_who_stay_away() {
+        assert_eq!(taken_after(2), 2);
     }
 }
