@@ -52,6 +52,11 @@ impl Sidecar {
 
     /// The same over a store that is open already, whatever the configuration says about one.
     pub async fn start_over(sources: Sources, store: Option<Arc<dyn Store>>) -> Result<Self, StartError> {
+        // Boxed: it happens once, and whoever awaits it would carry the room of a whole configuration.
+        Box::pin(Self::begin(sources, store)).await
+    }
+
+    async fn begin(sources: Sources, store: Option<Arc<dyn Store>>) -> Result<Self, StartError> {
         // ORDER: before the configuration is read, so that no change of it is missed.
         let watching = Watching::begin(&sources);
         let config = sources.read()?;
@@ -60,10 +65,7 @@ impl Sidecar {
         }
         let settings = Arc::new(config.settings()?);
         check_principals(&config, &settings)?;
-        let tls = match &settings.tls {
-            None => None,
-            Some(files) => Some(tls::server(&files.certificate, &files.key, files.client_ca.as_deref())?),
-        };
+        let tls = tls::server(settings.tls.as_ref())?;
         let pseudonym = Pseudonym::random().map_err(StartError::System)?;
         let upstream = Upstream::new(&settings, pseudonym).map_err(StartError::Upstream)?;
         let metrics = metrics(settings.admin.is_some())?;
@@ -271,7 +273,8 @@ pub(crate) async fn admin(
 ) -> Result<Option<AdminDoor>, StartError> {
     let (Some(settings), Some(metrics)) = (settings, metrics) else { return Ok(None) };
     let address = settings.door.listen.clone();
-    let opened = AdminDoor::open(settings, metrics, ground).await;
+    let tls = tls::server(settings.tls.as_ref())?;
+    let opened = AdminDoor::open(settings, tls, metrics, ground).await;
     opened.map(Some).map_err(|source| StartError::Listen { address, source })
 }
 
