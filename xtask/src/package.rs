@@ -1,9 +1,12 @@
-//! `cargo xtask package`: what is handed out besides the source. A Debian package, and a binary that needs no library.
+//! `cargo xtask package`: what is handed out besides the source. A Debian package, a binary that needs no library, and an
+//! image of that binary.
 //!
 //! Everything in a package comes from the binary itself (manual pages, completions) or from `deploy/` and `docs/`.
 
+mod alone;
 mod check;
 mod deb;
+mod image;
 mod linked;
 mod standalone;
 
@@ -42,6 +45,16 @@ pub(crate) enum Package {
         #[arg(long, value_name = "DIR")]
         output: Option<PathBuf>,
     },
+    /// An image of that binary and nothing else, as an archive that podman and docker load. It is run once.
+    #[command(after_help = "Example: cargo xtask package image --output dist")]
+    Image {
+        /// A static binary that was built already [default: one is built as `package static` does]
+        #[arg(long, value_name = "FILE")]
+        binary: Option<PathBuf>,
+        /// Where the archive goes [default: the target folder's `package`]
+        #[arg(long, value_name = "DIR")]
+        output: Option<PathBuf>,
+    },
 }
 
 pub(crate) fn run(package: &Package) -> Result<()> {
@@ -60,6 +73,14 @@ pub(crate) fn run(package: &Package) -> Result<()> {
         Package::Check => check(&workspace)?,
         Package::Static { profile, output } => {
             let made = standalone::make(&workspace, profile, &folder(output))?;
+            println!("{}", made.display());
+        }
+        Package::Image { binary, output } => {
+            let binary = match binary {
+                Some(binary) => binary.clone(),
+                None => standalone::make(&workspace, "release", &folder(output))?,
+            };
+            let made = image::make(&workspace, &binary, &folder(output))?;
             println!("{}", made.display());
         }
     }

@@ -18,7 +18,7 @@ pub(crate) enum Depth {
 }
 
 /// What the steps need. A tool that is missing is installed, or the run fails: no step is ever skipped.
-const TOOLS: [Tool; 23] = [
+const TOOLS: [Tool; 26] = [
     tools::GIT,
     tools::PYTHON,
     tools::PIP,
@@ -36,6 +36,9 @@ const TOOLS: [Tool; 23] = [
     tools::PROMTOOL,
     tools::CURL,
     tools::MAN,
+    tools::MANDOC,
+    tools::ZSH,
+    tools::FISH,
     tools::SYSTEMD,
     tools::CHROMIUM,
     tools::CHROMEDRIVER,
@@ -43,6 +46,9 @@ const TOOLS: [Tool; 23] = [
     tools::CARGO_DENY,
     tools::TYPOS,
 ];
+
+/// Tests wait more than they work: for servers to start, for disks to sync, for leases to end.
+const TESTS_PER_CORE: usize = 2;
 
 /// How long each soak test runs in a full run, in seconds.
 const FULL_SOAK_SECONDS: u64 = 60;
@@ -62,16 +68,17 @@ pub(crate) fn run(depth: Depth) -> Result<()> {
         process::run(&mut cargo(root, "clippy --workspace --all-targets --all-features -- -D warnings"))
     });
     report.step("tests", || {
-        let arguments = "nextest run --workspace --all-features --no-tests=fail";
-        process::run(tools::tests(root)?.args(arguments.split(' ')))
+        let arguments = "nextest run --workspace --all-features --no-tests=fail --test-threads";
+        let threads = std::thread::available_parallelism()?.get() * TESTS_PER_CORE;
+        process::run(tools::tests(root)?.args(arguments.split(' ')).arg(threads.to_string()))
     });
     report.step("package", || package::check(&workspace));
     report
         .step("doctests", || process::run(&mut cargo(root, "test --quiet --doc --workspace --all-features")));
     report.step("docs", || {
-        process::run(
-            cargo(root, "doc --workspace --no-deps --all-features").env("RUSTDOCFLAGS", "-D warnings"),
-        )
+        // `--examples` names none: it asks for the libraries as clippy left them, with what tests want of them.
+        let arguments = "doc --workspace --no-deps --all-features --lib --bins --examples";
+        process::run(cargo(root, arguments).env("RUSTDOCFLAGS", "-D warnings"))
     });
     report.step("features", || features::run(&workspace));
     report.step("deny", || {

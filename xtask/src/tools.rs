@@ -69,6 +69,13 @@ pub(crate) const WRK: Tool =
 pub(crate) const PROMTOOL: Tool = debian("promtool", &["promtool", "--version"], "prometheus");
 pub(crate) const CURL: Tool = debian("curl", &["curl", "--version"], "curl");
 pub(crate) const MAN: Tool = debian("man", &["man", "--version"], "man-db");
+/// Reads manual pages more strictly. Has no version to tell.
+pub(crate) const MANDOC: Tool = debian("mandoc", &["sh", "-c", "command -v mandoc"], "mandoc");
+/// Complete our command line, as bash does.
+pub(crate) const ZSH: Tool = debian("zsh", &["zsh", "--version"], "zsh");
+pub(crate) const FISH: Tool = debian("fish", &["fish", "--version"], "fish");
+/// Makes images without a service of its own, and runs them.
+pub(crate) const BUILDAH: Tool = debian("buildah", &["buildah", "--version"], "buildah");
 /// Compiles C for binaries without shared libraries. Fails when it has told its version.
 pub(crate) const MUSL: Tool = debian("musl-gcc", &["sh", "-c", "command -v musl-gcc"], "musl-tools");
 pub(crate) const SYSTEMD: Tool = debian("systemd-analyze", &["systemd-analyze", "--version"], "systemd");

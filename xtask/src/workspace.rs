@@ -88,10 +88,7 @@ fn read_crate(package: &Value, root: &Path) -> Result<Crate> {
         features: package["features"]
             .as_object()
             .map(|all| {
-                all.iter()
-                    .filter(|feature| !is_empty_default(feature))
-                    .map(|(name, _)| name.clone())
-                    .collect()
+                all.iter().filter(|feature| !is_mere_default(feature)).map(|(name, _)| name.clone()).collect()
             })
             .unwrap_or_default(),
         dependencies,
@@ -99,9 +96,12 @@ fn read_crate(package: &Value, root: &Path) -> Result<Crate> {
     })
 }
 
-/// A `default` that turns nothing on is the same as no feature.
-fn is_empty_default((name, turns_on): &(&String, &Value)) -> bool {
-    *name == "default" && turns_on.as_array().is_some_and(Vec::is_empty)
+/// A `default` that turns nothing on is the same as no feature, and one that turns on one feature is the same as that.
+fn is_mere_default((name, turns_on): &(&String, &Value)) -> bool {
+    // `dep:x` and `x/y` are no features of ours.
+    let is_feature = |it: &Value| it.as_str().is_some_and(|it| !it.contains([':', '/']));
+    let turns_on = turns_on.as_array().map(Vec::as_slice).unwrap_or_default();
+    *name == "default" && turns_on.len() < 2 && turns_on.iter().all(is_feature)
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> Result<&'a str> {
@@ -126,7 +126,7 @@ mod tests {
             {"name": "xtask", "manifest_path": "/r/xtask/Cargo.toml", "publish": [], "features": {},
              "dependencies": [], "targets": [{"src_path": "/r/xtask/src/main.rs"}]},
             {"name": "onlyonce", "manifest_path": "/r/crates/cli/Cargo.toml", "publish": null,
-             "features": {"default": [], "redis": []}, "targets": [],
+             "features": {"default": ["redis"], "redis": []}, "targets": [],
              "dependencies": [{"name": "onlyonce-core", "kind": null}, {"name": "proptest", "kind": "dev"}]}]}"#;
         let workspace = Workspace::parse(metadata).unwrap();
         let [cli, xtask] = &workspace.crates[..] else { panic!("{workspace:?}") };

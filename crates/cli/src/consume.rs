@@ -8,9 +8,10 @@ use std::time::Duration;
 use clap::Args;
 use onlyonce_http::rules::{Span, Unknown};
 use onlyonce_server::config::{File, Sources};
-use onlyonce_server::{Bridge, BridgeError, ListenAddress, Signals, StartError};
+use onlyonce_server::{Bridge, BridgeError, Signals, StartError};
 use tokio::sync::oneshot;
 
+use crate::admin::AdminArgs;
 use crate::args::exit_codes;
 use crate::failure::Failure;
 use crate::output::write_line;
@@ -90,9 +91,8 @@ pub(crate) struct ConsumeArgs {
     #[arg(long, value_name = "FILE")]
     encryption_key_file: Option<PathBuf>,
 
-    /// Where health, metrics, the records API and the dashboard are, such as 127.0.0.1:9090. Off loopback `admin.token` must be set too
-    #[arg(long, value_name = "ADDRESS")]
-    admin: Option<ListenAddress>,
+    #[command(flatten)]
+    admin: AdminArgs,
 
     /// Send spans to this OpenTelemetry collector (OTLP over HTTP), such as `http://127.0.0.1:4318` [default: no tracing]
     #[arg(long, value_name = "URL")]
@@ -122,7 +122,7 @@ impl ConsumeArgs {
         flags.store.url = self.store;
         flags.store.fast_tier = self.fast_tier;
         flags.store.encryption_key_file = self.encryption_key_file;
-        flags.admin.listen = self.admin;
+        flags.admin = self.admin.into_section();
         flags.traces.otlp = self.otlp;
         flags.log.json = self.json_logs.then_some(true);
         flags.log.filter = self.log;

@@ -2,6 +2,7 @@
 //!
 //! Nothing here decides what idempotency means, and nothing here ends the process before its output is flushed.
 
+mod admin;
 mod args;
 mod check;
 mod completions;

@@ -47,12 +47,28 @@ pub(crate) fn run(args: &ManArgs) -> Result<(), Failure> {
 fn page(command: &Command) -> Result<String, Failure> {
     let mut page = Vec::new();
     Man::new(command.clone()).render(&mut page).map_err(Failure::Output)?;
-    // Neither stretched nor hyphenated: examples are there to be copied.
     let page = String::from_utf8_lossy(&page);
-    let lines = page.lines().map(|line| {
-        if line.starts_with(".TH ") { format!("{line}\n.ad l\n.nh\n") } else { format!("{line}\n") }
-    });
-    Ok(lines.collect())
+    let lines: Vec<_> = page.lines().collect();
+    let mut text = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        let is_space =
+            |at: Option<usize>| at.and_then(|at| lines.get(at)).is_some_and(|line| line.is_empty());
+        if line.starts_with(".TH ") {
+            text.push_str(&title(command));
+        } else if *line != ".br" || !(is_space(at.checked_sub(1)) || is_space(Some(at + 1))) {
+            // A break beside an empty line is one too many.
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    Ok(text)
+}
+
+/// The title, with a place for the date that is left empty: a page is as old as its binary. Neither stretched nor
+/// hyphenated: examples are there to be copied.
+fn title(command: &Command) -> String {
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+    format!(".TH {name} 1 \"\" \"onlyonce {}\" onlyonce\n.ad l\n.nh\n", env!("CARGO_PKG_VERSION"))
 }
 
 /// Writes the page of `command` and of everything below it.

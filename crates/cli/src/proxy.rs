@@ -9,6 +9,7 @@ use onlyonce_http::rules::{BodyMode, KeySource, OnStoreFailure, PrincipalRule, P
 use onlyonce_server::config::{File, Sources};
 use onlyonce_server::{ListenAddress, Sidecar, Signals, StartError, start_logging};
 
+use crate::admin::AdminArgs;
 use crate::args::exit_codes;
 use crate::failure::Failure;
 use crate::output::write_line;
@@ -94,9 +95,8 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "FILE", help_heading = "Store")]
     encryption_key_file: Option<PathBuf>,
 
-    /// Where health, metrics, the records API and the dashboard are, such as 127.0.0.1:9090. Off loopback `admin.token` must be set too
-    #[arg(long, value_name = "ADDRESS", help_heading = "Operators")]
-    admin: Option<ListenAddress>,
+    #[command(flatten)]
+    admin: AdminArgs,
 
     /// Send spans to this OpenTelemetry collector (OTLP over HTTP), such as `http://127.0.0.1:4318` [default: no tracing]
     #[arg(long, value_name = "URL", help_heading = "Operators")]
@@ -197,7 +197,7 @@ impl SettingsArgs {
         file.store.url = self.store;
         file.store.fast_tier = self.fast_tier;
         file.store.encryption_key_file = self.encryption_key_file;
-        file.admin.listen = self.admin;
+        file.admin = self.admin.into_section();
         file.traces.otlp = self.otlp;
         file.log.json = set(self.json_logs);
         file.log.filter = self.log;

@@ -7,6 +7,7 @@ use onlyonce_http::rules::{Span, Unknown};
 use onlyonce_server::config::{File, Sources};
 use onlyonce_server::{Claims, ListenAddress, Signals};
 
+use crate::admin::AdminArgs;
 use crate::args::exit_codes;
 use crate::failure::Failure;
 use crate::output::write_line;
@@ -91,9 +92,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DURATION")]
     drain: Option<Span>,
 
-    /// Where health, metrics, the records API and the dashboard are, such as 127.0.0.1:9090. Off loopback `admin.token` must be set too
-    #[arg(long, value_name = "ADDRESS")]
-    admin: Option<ListenAddress>,
+    #[command(flatten)]
+    admin: AdminArgs,
 
     /// Send spans to this OpenTelemetry collector (OTLP over HTTP), such as `http://127.0.0.1:4318` [default: no tracing]
     #[arg(long, value_name = "URL")]
@@ -124,7 +124,7 @@ impl ServeArgs {
         flags.tls.client_ca = self.tls_client_ca;
         flags.store.url = self.store;
         flags.store.fast_tier = self.fast_tier;
-        flags.admin.listen = self.admin;
+        flags.admin = self.admin.into_section();
         flags.traces.otlp = self.otlp;
         flags.store.encryption_key_file = self.encryption_key_file;
         flags.log.json = self.json_logs.then_some(true);

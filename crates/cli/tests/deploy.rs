@@ -119,3 +119,20 @@ fn the_image_is_built_by_cargo_alone_and_runs_as_nobody() {
         assert!(text.contains(file) && path.is_file(), "{file}");
     }
 }
+
+#[test]
+fn the_image_of_one_program_runs_as_the_other_does() {
+    let words = ["VOLUME ", "WORKDIR /var", "USER ", "EXPOSE ", "STOPSIGNAL ", "ENTRYPOINT ", "CMD "];
+    let said = |file: &str| -> Vec<String> {
+        let text = read(file);
+        let lines = text.lines().filter(|line| words.iter().any(|word| line.starts_with(word)));
+        lines.map(str::to_owned).collect()
+    };
+    let of_one = said("container/Containerfile.static");
+    assert_eq!(of_one, said("container/Containerfile"));
+    assert_eq!(of_one.len(), words.len(), "{of_one:?}");
+    let text = read("container/Containerfile.static");
+    let from: Vec<_> = text.lines().filter(|line| line.starts_with("FROM ")).collect();
+    assert_eq!(from, ["FROM scratch"], "it stands on nothing");
+    assert!(!text.contains("\nRUN "), "there is nothing that could be run");
+}

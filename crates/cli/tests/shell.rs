@@ -1,4 +1,5 @@
-//! Completions in a real shell, and manual pages as `man` shows them. Never skipped: without `bash` and `man` these fail.
+//! Completions in real shells, and manual pages as `man` shows them and `mandoc` reads them. Never skipped: without `bash`,
+//! `zsh`, `fish`, `man` and `mandoc` these fail.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -43,6 +44,15 @@ fn shown(page: &Path) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// What `mandoc` finds wrong with a page, which it reads more strictly than `man` does. Matters of style are not wrong.
+fn faults(page: &Path) -> String {
+    let output = Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).arg(page).output();
+    let output = output.expect("mandoc is installed");
+    let told = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
+    // Pages have no date: each is as old as its binary.
+    told.lines().filter(|line| !line.contains("missing date")).collect::<Vec<_>>().join("\n")
+}
+
 #[test]
 fn every_command_has_a_manual_page_with_an_example() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -63,6 +73,7 @@ fn every_command_has_a_manual_page_with_an_example() {
         for part in ["NAME", "SYNOPSIS", "OPTIONS", "Example"] {
             assert!(text.contains(part), "{name} has no {part}:\n{text}");
         }
+        assert_eq!(faults(&pages.join(name)), "");
     }
     let proxy = shown(&pages.join("onlyonce-proxy.1"));
     let example =
@@ -113,6 +124,86 @@ fn bash_completes_commands_and_flags() {
         ["--upstream", "--upstream-within", "--upstream-ca"]
     );
     assert!(offered(&script, &["onlyonce", "key", "derive", "--zzz"]).iter().all(String::is_empty));
+}
+
+/// What fish offers for the last word of `line`.
+fn offered_by_fish(script: &Path, line: &str) -> Vec<String> {
+    let asking = format!("source '{}'; complete --do-complete '{line}'", script.display());
+    let output = Command::new("fish").args(["--no-config", "--command", &asking]).output();
+    let output = output.expect("fish is installed");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.is_empty(), "{asking}: {told}");
+    let offered = String::from_utf8(output.stdout).expect("text");
+    // A description follows each.
+    offered.lines().filter_map(|line| line.split('\t').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn fish_completes_commands_and_flags() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("onlyonce.fish");
+    fs::write(&script, onlyonce(&["completions", "fish"])).expect("a file");
+    assert_eq!(offered_by_fish(&script, "onlyonce pro"), ["proxy"]);
+    assert_eq!(offered_by_fish(&script, "onlyonce key der"), ["derive"]);
+    let flags = offered_by_fish(&script, "onlyonce proxy --ups");
+    let flags: BTreeSet<_> = flags.iter().map(String::as_str).collect();
+    assert_eq!(flags, BTreeSet::from(["--upstream", "--upstream-ca", "--upstream-within"]));
+    assert_eq!(offered_by_fish(&script, "onlyonce key derive --zzz"), [""; 0]);
+}
+
+/// Runs in zsh: a second one on a terminal of its own gets the line and a tab, and every match that it would offer is
+/// written down instead of shown.
+const ASK_ZSH: &str = r#"
+zmodload zsh/zpty || exit 8
+zpty shell "HOME=$1 TERM=dumb zsh -f -i"
+zpty -w shell "source $1/harness"
+zpty -r shell said '*ready*' || exit 9
+zpty -w -n shell "$2"$'\t'
+zpty -r shell said '*done*' || exit 10
+zpty -d shell
+"#;
+const HARNESS: &str = r#"
+PROMPT= PROMPT2= RPROMPT=
+fpath=("$HOME" $fpath)
+autoload -Uz compinit
+compinit -u -D
+unsetopt zle_bracketed_paste 2>/dev/null
+bindkey '^I' complete-word
+zstyle ':completion:*' insert-tab false
+compadd() {
+    if [[ ${@[1,(i)(-|--)]} == *-(O|A|D)\ * ]]; then builtin compadd "$@"; return; fi
+    local -a hits
+    builtin compadd -A hits "$@"
+    (( $#hits )) && print -rl -- $hits >> $HOME/offered
+    builtin compadd "$@"
+}
+finish() { print do''ne }
+comppostfuncs=(finish)
+print rea''dy
+"#;
+
+/// What zsh offers for the last word of `line`.
+fn offered_by_zsh(folder: &Path, line: &str) -> BTreeSet<String> {
+    let (home, offered) = (folder.to_str().expect("text"), folder.join("offered"));
+    fs::write(folder.join("harness"), HARNESS).expect("a file");
+    fs::write(&offered, "").expect("a file");
+    let output = Command::new("zsh").args(["-f", "-c", ASK_ZSH, "zsh", home, line]).output();
+    let output = output.expect("zsh is installed");
+    assert!(output.status.success(), "{line}: {output:?}");
+    fs::read_to_string(&offered).expect("a file").lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn zsh_completes_commands_and_flags() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Where zsh looks for it, by its name: nothing but `compinit` makes it known.
+    fs::write(folder.path().join("_onlyonce"), onlyonce(&["completions", "zsh"])).expect("a file");
+    let offered = |line: &str| offered_by_zsh(folder.path(), line);
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(offered("onlyonce pro"), names(&["proxy"]));
+    assert_eq!(offered("onlyonce key der"), names(&["derive"]));
+    assert_eq!(offered("onlyonce proxy --ups"), names(&["--upstream", "--upstream-ca", "--upstream-within"]));
+    assert_eq!(offered("onlyonce key derive --zzz"), names(&[]));
 }
 
 #[test]

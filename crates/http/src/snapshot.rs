@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn every_status_has_a_head_that_says_it() {
         for status in (100..1000).map(|status| StatusCode::from_u16(status).unwrap()) {
-            assert_eq!(status_in(&head(status)), Some(status));
+            assert_eq!(status_in(&head(status, None)), Some(status));
         }
     }
 }

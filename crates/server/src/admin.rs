@@ -110,6 +110,7 @@ pub(crate) struct AdminDoor {
 impl AdminDoor {
     pub(crate) async fn open(
         settings: &AdminSettings,
+        tls: Option<Arc<rustls::ServerConfig>>,
         metrics: Arc<Metrics>,
         mut ground: Ground,
     ) -> io::Result<Self> {
@@ -129,7 +130,7 @@ impl AdminDoor {
             looking_on: Arc::new(Semaphore::new(LOOKING_ON_MAX)),
             tasks: TaskTracker::new(),
         });
-        let door = Door::open(settings.door.clone(), None, Arc::clone(&admin)).await?;
+        let door = Door::open(settings.door.clone(), tls, Arc::clone(&admin)).await?;
         Ok(Self { door, admin })
     }
 

@@ -14,6 +14,7 @@ use hyper_util::client::legacy::Client;
 use onlyonce_http::{Body, ReplayCheck};
 
 use crate::config::{Settings, UpstreamHttp, UpstreamUrl};
+use crate::tls::Trust;
 use crate::upstream::{Connector, client, hop, refuse};
 
 const ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method");
@@ -34,17 +35,12 @@ pub(crate) struct AuthUrl {
 impl AuthUrl {
     pub(crate) fn new(url: &UpstreamUrl, settings: &Settings) -> Result<Self, String> {
         let upstream = &settings.upstream;
+        let trust = Trust::in_ca(upstream.ca.as_deref());
         let path = if url.prefix.is_empty() { "/" } else { &url.prefix };
         let uri =
             Uri::builder().scheme(url.scheme.clone()).authority(url.authority.clone()).path_and_query(path);
         Ok(Self {
-            client: client(
-                url,
-                UpstreamHttp::Auto,
-                upstream.ca.as_deref(),
-                upstream.connect_within,
-                upstream.idle,
-            )?,
+            client: client(url, UpstreamHttp::Auto, &trust, upstream.connect_within, upstream.idle)?,
             uri: uri.build().map_err(|error| error.to_string())?,
             host: HeaderValue::try_from(url.authority.as_str()).map_err(|error| error.to_string())?,
             within: upstream.within,

@@ -68,10 +68,7 @@ impl Claims {
         }
         let settings = Arc::new(config.serve_settings()?);
         let tokens = Tokens::read(settings.tokens_file.as_deref())?;
-        let tls = match &settings.tls {
-            None => None,
-            Some(files) => Some(tls::server(&files.certificate, &files.key, files.client_ca.as_deref())?),
-        };
+        let tls = tls::server(settings.tls.as_ref())?;
         let metrics = metrics(settings.admin.is_some())?;
         let traces = Traces::start(settings.traces.as_ref(), metrics.as_ref())?;
         let (namespaces, tiers, promise) =

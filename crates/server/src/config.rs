@@ -36,6 +36,7 @@ pub(crate) use serve::ServeSettings;
 pub(crate) use settings::DoorSettings;
 pub(crate) use settings::EncryptionSettings;
 pub(crate) use settings::RedisSettings;
+pub(crate) use settings::TlsFiles;
 pub(crate) use settings::UpstreamSettings;
 pub use settings::{Settings, StoreSettings, UpstreamUrl};
 pub(crate) use show::without_password;

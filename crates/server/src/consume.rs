@@ -31,6 +31,7 @@ use crate::operator::{Naming, Place};
 use crate::sidecar::{self, StartError, metrics};
 use crate::store::{self, OpenError, Tiers};
 use crate::sweep::{AtWork, sweeper};
+use crate::tls::Trust;
 use crate::traces::{self, Delivered, Traces};
 use crate::upstream::{Connector, client, why_no_answer};
 use onlyonce_core::StoreError;
@@ -179,7 +180,8 @@ struct Post {
 impl Poster {
     fn new(settings: &ConsumeSettings, traces: Option<Arc<Traces>>) -> Result<Self, String> {
         let url: &UpstreamUrl = &settings.handler;
-        let client = client(url, UpstreamHttp::Auto, settings.handler_ca.as_deref(), CONNECT_WITHIN, IDLE)?;
+        let trust = Trust::in_ca(settings.handler_ca.as_deref());
+        let client = client(url, UpstreamHttp::Auto, &trust, CONNECT_WITHIN, IDLE)?;
         let target = Target::new(url, &settings.handler_path)?;
         let traces = traces.map(|traces| (traces, settings.name.clone()));
         Ok(Self(Arc::new(Post { client, target, within: settings.handler_within, traces })))

@@ -56,4 +56,4 @@ pub use refusal::Refusal;
 pub use sidecar::{Sidecar, Signals, StartError, check};
 pub use store::{new_key_line, read_keys};
 pub use sweep::sweeper_alone;
-pub use tls::TlsError;
+pub use tls::{TlsError, Trust};

@@ -54,7 +54,7 @@ impl Sidecar {
 
     /// The same over a store that is open already, whatever the configuration says about one.
     pub async fn start_over(sources: Sources, store: Option<Arc<dyn Store>>) -> Result<Self, StartError> {
-        // Boxed: there is much to be read and checked, and whoever starts it would carry its room.
+        // Boxed: it happens once, and whoever awaits it would carry the room of a whole configuration.
         Box::pin(Self::begin(sources, store)).await
     }
 
@@ -67,10 +67,7 @@ impl Sidecar {
         }
         let settings = Arc::new(config.settings()?);
         check_principals(&config, &settings)?;
-        let tls = match &settings.tls {
-            None => None,
-            Some(files) => Some(tls::server(&files.certificate, &files.key, files.client_ca.as_deref())?),
-        };
+        let tls = tls::server(settings.tls.as_ref())?;
         let pseudonym = Pseudonym::random().map_err(StartError::System)?;
         let metrics = metrics(settings.admin.is_some())?;
         let traces = Traces::start(settings.traces.as_ref(), metrics.as_ref())?;
@@ -281,7 +278,8 @@ pub(crate) async fn admin(
 ) -> Result<Option<AdminDoor>, StartError> {
     let (Some(settings), Some(metrics)) = (settings, metrics) else { return Ok(None) };
     let address = settings.door.listen.clone();
-    let opened = AdminDoor::open(settings, metrics, ground).await;
+    let tls = tls::server(settings.tls.as_ref())?;
+    let opened = AdminDoor::open(settings, tls, metrics, ground).await;
     opened.map(Some).map_err(|source| StartError::Listen { address, source })
 }
 

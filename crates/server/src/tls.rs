@@ -9,6 +9,8 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::config::TlsFiles;
+
 /// A certificate, a key or a list of them cannot be used.
 #[derive(Debug)]
 pub struct TlsError {
@@ -55,18 +57,30 @@ impl Offer {
     }
 }
 
-/// What the listener shows. With `client_ca`, clients must show a certificate that it signed.
-pub(crate) fn server(
-    certificate: &Path,
-    key: &Path,
-    client_ca: Option<&Path>,
-) -> Result<Arc<ServerConfig>, TlsError> {
-    let chain = certificates(certificate)?;
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| TlsError::file(key, error))?;
+/// Whom a server is trusted by, and who we say we are: files in PEM.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// The server's certificate must be signed by one of these. Without it: by what the machine trusts.
+    pub ca: Option<PathBuf>,
+    /// What we show a server that asks: the certificate with its chain, and its private key.
+    pub shown: Option<(PathBuf, PathBuf)>,
+}
+
+impl Trust {
+    /// By `ca`, or by what the machine trusts; nothing is shown.
+    pub(crate) fn in_ca(ca: Option<&Path>) -> Self {
+        Self { ca: ca.map(Path::to_owned), shown: None }
+    }
+}
+
+/// What a listener shows, where it has files to show. With `client_ca`, clients must show a certificate that it signed.
+pub(crate) fn server(files: Option<&TlsFiles>) -> Result<Option<Arc<ServerConfig>>, TlsError> {
+    let Some(TlsFiles { certificate, key, client_ca }) = files else { return Ok(None) };
+    let (chain, private) = identity(certificate, key)?;
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::other)?;
-    let builder = match client_ca {
+    let builder = match client_ca.as_deref() {
         None => builder.with_no_client_auth(),
         Some(ca) => {
             let verifier =
@@ -79,12 +93,12 @@ pub(crate) fn server(
     config.alpn_protocols = Offer::Both.protocols();
     // What comes as early data can be sent again by anybody: that is what this program is against.
     config.max_early_data_size = 0;
-    Ok(Arc::new(config))
+    Ok(Some(Arc::new(config)))
 }
 
-/// How an upstream is trusted: by `ca`, or by what the machine trusts.
-pub(crate) fn client(ca: Option<&Path>, offer: Offer) -> Result<Arc<ClientConfig>, TlsError> {
-    let roots = match ca {
+/// How a server elsewhere is spoken to.
+pub(crate) fn client(trust: &Trust, offer: Offer) -> Result<Arc<ClientConfig>, TlsError> {
+    let roots = match trust.ca.as_deref() {
         Some(ca) => roots(ca)?,
         None => {
             let mut store = RootCertStore::empty();
@@ -92,17 +106,24 @@ pub(crate) fn client(ca: Option<&Path>, offer: Offer) -> Result<Arc<ClientConfig
             store.add_parsable_certificates(found.certs);
             if store.is_empty() {
                 return Err(TlsError::other(
-                    "this machine trusts no certificates: name those of the upstream with upstream_ca",
+                    "this machine trusts no certificates: name a file of those that the server's is signed by",
                 ));
             }
             store
         }
     };
-    let mut config = ClientConfig::builder_with_provider(provider())
+    let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::other)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let mut config = match &trust.shown {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let (chain, private) = identity(certificate, key)?;
+            let built = builder.with_client_auth_cert(chain, private);
+            built.map_err(|error| TlsError::file(certificate, error))?
+        }
+    };
     config.alpn_protocols = offer.protocols();
     config.enable_early_data = false;
     Ok(Arc::new(config))
@@ -111,6 +132,16 @@ pub(crate) fn client(ca: Option<&Path>, offer: Offer) -> Result<Arc<ClientConfig
 /// Named for each configuration: a process-wide default would be somebody else's to set.
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// A certificate with its chain, and its private key.
+fn identity(
+    certificate: &Path,
+    key: &Path,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let chain = certificates(certificate)?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| TlsError::file(key, error))?;
+    Ok((chain, private))
 }
 
 fn roots(path: &Path) -> Result<RootCertStore, TlsError> {

@@ -30,7 +30,7 @@ use onlyonce_http::{Body, Dispatch};
 use crate::body::{Pace, Paced};
 use crate::config::{ForwardedMode, Settings, UpstreamHost, UpstreamHttp, UpstreamSettings, UpstreamUrl};
 use crate::listen::Connection;
-use crate::tls::{self, Offer};
+use crate::tls::{self, Offer, Trust};
 use crate::traces::{Sent, Traces};
 
 use self::pool::{Failure, Pool};
@@ -81,8 +81,8 @@ impl Upstream {
         let upstream = &settings.upstream;
         let host =
             HeaderValue::try_from(upstream.url.authority.as_str()).map_err(|error| error.to_string())?;
-        let connector =
-            connector(&upstream.url, upstream.http, upstream.ca.as_deref(), upstream.connect_within)?;
+        let trust = Trust::in_ca(upstream.ca.as_deref());
+        let connector = connector(&upstream.url, upstream.http, &trust, upstream.connect_within)?;
         let pool = speaks_only_http1(upstream).then(|| Pool::new(connector.clone(), upstream.idle));
         let shared = Shared {
             pool,
@@ -271,17 +271,17 @@ fn speaks_only_http1(upstream: &UpstreamSettings) -> bool {
 pub(crate) fn client(
     url: &UpstreamUrl,
     version: UpstreamHttp,
-    ca: Option<&std::path::Path>,
+    trust: &Trust,
     connect_within: Duration,
     idle: Duration,
 ) -> Result<Client<Connector, Body>, String> {
-    Ok(client_over(connector(url, version, ca, connect_within)?, version, idle))
+    Ok(client_over(connector(url, version, trust, connect_within)?, version, idle))
 }
 
 fn connector(
     url: &UpstreamUrl,
     version: UpstreamHttp,
-    ca: Option<&std::path::Path>,
+    trust: &Trust,
     connect_within: Duration,
 ) -> Result<Connector, String> {
     let offer = match version {
@@ -289,8 +289,8 @@ fn connector(
         UpstreamHttp::Http1 => Offer::Http1,
         UpstreamHttp::Http2 => Offer::Http2,
     };
-    let tls =
-        if url.is_https() { Some(tls::client(ca, offer).map_err(|error| error.to_string())?) } else { None };
+    let tls = url.is_https().then(|| tls::client(trust, offer)).transpose();
+    let tls = tls.map_err(|error| error.to_string())?;
     Connector::new(url, connect_within, tls)
 }
 

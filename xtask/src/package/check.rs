@@ -27,8 +27,9 @@ const EXPECTED: [&str; 9] = [
 
 /// Makes a package of the binary that the tests were run with, and uses it.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    // The same selection of features as the tests: what they built is used.
-    let build = "build --quiet --workspace --all-features --bin onlyonce";
+    // Word for word what the tests are built with. A plain `build` leaves out what the tests ask of libraries, and so
+    // builds every library once more.
+    let build = "test --quiet --no-run --workspace --all-features";
     process::run(process::cargo(&workspace.root).args(build.split(' ')))?;
     let binary = workspace.target_dir.join("debug/onlyonce");
     let folder = workspace.target_dir.join("package-check");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::linked;
+use super::{alone, linked};
 use crate::workspace::Workspace;
 use crate::{Result, process, tools};
 
@@ -49,6 +49,7 @@ pub(super) fn make(workspace: &Workspace, profile: &str, folder: &Path) -> Resul
     fs::copy(&built, &made)?;
     let version = process::output(std::process::Command::new(&made).arg("--version"))?;
     println!("{}: no shared library", version.trim());
+    alone::prove(&made, &workspace.target_dir.join("package-root"))?;
     Ok(made)
 }
 

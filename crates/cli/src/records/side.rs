@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use onlyonce_server::config::{File, Sources};
 use onlyonce_server::operator::{Asked, By, Call, OfDoor, OpenOperator, Operator};
-use onlyonce_server::{AdminClient, CallError, EventStream};
+use onlyonce_server::{AdminClient, CallError, EventStream, Trust};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -30,6 +30,18 @@ pub(crate) struct SideArgs {
     /// Its token. Better in `ONLYONCE_ADMIN_TOKEN`: others on this machine can read command lines
     #[arg(long, value_name = "TOKEN", conflicts_with_all = ["store", "config"])]
     token: Option<String>,
+
+    /// Its certificate must be signed by one of these (PEM) [default: what the machine trusts]
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    admin_ca: Option<PathBuf>,
+
+    /// The certificate and chain to show it, where it asks for one (PEM)
+    #[arg(long, value_name = "FILE", requires = "admin", requires = "admin_key")]
+    admin_certificate: Option<PathBuf>,
+
+    /// The private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "admin_certificate")]
+    admin_key: Option<PathBuf>,
 
     /// Straight on a store instead: `redis://…`, `postgres://…`, or `file:DIR` while no process has it open
     #[arg(long, value_name = "URL")]
@@ -91,10 +103,20 @@ impl SideArgs {
                 return Err(Failure::Usage(text));
             }
             let token = self.token.clone().or_else(|| std::env::var(TOKEN).ok());
-            let client = AdminClient::new(self.admin.as_deref().unwrap_or(ADMIN), token.as_deref());
+            let client = AdminClient::new(self.url(), token.as_deref(), &self.trust());
             Side::Process(Box::new(client.map_err(|error| Failure::Usage(error.to_string()))?))
         };
         Ok(Ready { side, namespace: self.namespace.clone() })
+    }
+
+    fn url(&self) -> &str {
+        self.admin.as_deref().unwrap_or(ADMIN)
+    }
+
+    /// The process is known by `--admin-ca`, and we are by `--admin-certificate`.
+    fn trust(&self) -> Trust {
+        let shown = self.admin_certificate.clone().zip(self.admin_key.clone());
+        Trust { ca: self.admin_ca.clone(), shown }
     }
 
     fn opener(&self) -> OpenOperator {

@@ -1,6 +1,8 @@
 //! `onlyonce proxy` and `onlyonce config` as they are run: the real binary, real signals, a real client of others.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed check panics")]
 
+#[path = "../tools/authority.rs"]
+mod authority;
 mod binary;
 mod operators;
 #[path = "../tools/mod.rs"]
@@ -12,6 +14,7 @@ mod audited;
 mod commanded;
 mod command;
 mod crash;
+mod encrypted;
 mod records;
 mod shared;
 mod signals;

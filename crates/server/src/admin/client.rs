@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::config::{ConfigError, UpstreamHttp, UpstreamUrl};
 use crate::operator::Asked;
+use crate::tls::Trust;
 use crate::upstream::{Connector, client, why_no_answer};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -51,10 +52,14 @@ impl fmt::Display for CallError {
 impl std::error::Error for CallError {}
 
 impl AdminClient {
-    /// The process whose admin side is at `url`: `http://HOST:PORT`, `https://…` or `unix:PATH`.
-    pub fn new(url: &str, token: Option<&str>) -> Result<Self, ConfigError> {
+    /// The process whose admin side is at `url`: `http://HOST:PORT`, `https://…` or `unix:PATH`. `trust` is for `https`.
+    pub fn new(url: &str, token: Option<&str>, trust: &Trust) -> Result<Self, ConfigError> {
         let url = UpstreamUrl::parse("--admin", url)?;
-        let client = client(&url, UpstreamHttp::Http1, None, CONNECT_WITHIN, IDLE)
+        if !url.is_https() && *trust != Trust::default() {
+            let problem = "certificates are for https://: without it nothing would be verified";
+            return Err(ConfigError::field("--admin", problem));
+        }
+        let client = client(&url, UpstreamHttp::Http1, trust, CONNECT_WITHIN, IDLE)
             .map_err(|problem| ConfigError::field("--admin", problem))?;
         let authorization = token.map(|token| {
             let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::{DoorSettings, door};
+use super::file::TlsSection;
+use super::settings::{DoorSettings, TlsFiles, door, tls};
 use super::{Config, ConfigError};
 use crate::listen::ListenAddress;
 
@@ -25,12 +26,19 @@ pub struct AdminSection {
     /// The file that operators' commands are written to before they run. Default: beside a `file:` store; with any other
     /// store, commands are refused until it is named.
     pub audit: Option<PathBuf>,
+    /// The certificate and its chain (PEM). With it, the admin side speaks TLS only.
+    pub tls_certificate: Option<PathBuf>,
+    /// Its private key (PEM).
+    pub tls_key: Option<PathBuf>,
+    /// Those who ask must show a certificate that one of these signed. The token is asked for all the same.
+    pub tls_client_ca: Option<PathBuf>,
 }
 
 /// The admin side, when there is one.
 #[derive(Clone)]
 pub(crate) struct AdminSettings {
     pub(crate) door: DoorSettings,
+    pub(crate) tls: Option<TlsFiles>,
     pub(crate) token: Option<String>,
     pub(crate) audit: Option<PathBuf>,
 }
@@ -40,6 +48,7 @@ impl fmt::Debug for AdminSettings {
         let token = self.token.as_ref().map(|_| "hidden");
         f.debug_struct("AdminSettings")
             .field("door", &self.door)
+            .field("tls", &self.tls)
             .field("token", &token)
             .field("audit", &self.audit)
             .finish()
@@ -48,13 +57,25 @@ impl fmt::Debug for AdminSettings {
 
 impl Config {
     pub(super) fn admin_settings(&self) -> Result<Option<AdminSettings>, ConfigError> {
-        let AdminSection { listen, token, audit } = &self.merged.admin;
+        let AdminSection { listen, token, audit, tls_certificate, tls_key, tls_client_ca } =
+            &self.merged.admin;
         let Some(listen) = listen.clone() else {
-            return match (token, audit) {
-                (None, None) => Ok(None),
-                (Some(_), _) => Err(ConfigError::field("admin.token", "is set, but admin.listen is not")),
-                (_, Some(_)) => Err(ConfigError::field("admin.audit", "is set, but admin.listen is not")),
+            let set = [
+                ("admin.token", token.is_some()),
+                ("admin.audit", audit.is_some()),
+                ("admin.tls_certificate", tls_certificate.is_some()),
+                ("admin.tls_key", tls_key.is_some()),
+                ("admin.tls_client_ca", tls_client_ca.is_some()),
+            ];
+            return match set.iter().find(|(_, is_set)| *is_set) {
+                None => Ok(None),
+                Some((field, _)) => Err(ConfigError::field(*field, "is set, but admin.listen is not")),
             };
+        };
+        let files = TlsSection {
+            certificate: tls_certificate.clone(),
+            key: tls_key.clone(),
+            client_ca: tls_client_ca.clone(),
         };
         match token {
             None if !listen.is_local() => {
@@ -69,7 +90,8 @@ impl Config {
             }
             token => {
                 let door = door(&self.merged.proxy, listen, CONNECTIONS_MAX)?;
-                Ok(Some(AdminSettings { door, token: token.clone(), audit: self.audit_file() }))
+                let tls = tls("admin.tls_", &files)?;
+                Ok(Some(AdminSettings { door, tls, token: token.clone(), audit: self.audit_file() }))
             }
         }
     }

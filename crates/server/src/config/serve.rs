@@ -105,7 +105,7 @@ impl Config {
         }
         Ok(ServeSettings {
             door: door(proxy, listen, at_least_one("serve.connections_max", section.connections_max)?)?,
-            tls: tls(&self.merged.tls)?,
+            tls: tls("tls.", &self.merged.tls)?,
             tokens_file: section.tokens_file.clone(),
             request_bytes_max,
             buffered_bytes_max,

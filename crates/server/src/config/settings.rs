@@ -230,7 +230,7 @@ impl Config {
         let listen = needed("proxy.listen", proxy.listen.clone())?;
         let mut settings = Settings {
             door: door(proxy, listen, at_least_one("proxy.connections_max", proxy.connections_max)?)?,
-            tls: tls(&self.merged.tls)?,
+            tls: tls("tls.", &self.merged.tls)?,
             buffered_bytes_max: self.buffered_bytes_max()?,
             body_within: span("proxy.body_within", proxy.body_within)?,
             body_pause_max: span("proxy.body_pause_max", proxy.body_pause_max)?,
@@ -329,14 +329,19 @@ pub(super) fn span(field: &str, value: Option<Span>) -> Result<Duration, ConfigE
     }
 }
 
-pub(super) fn tls(section: &TlsSection) -> Result<Option<TlsFiles>, ConfigError> {
+/// The files of a listener's TLS; what their fields are called begins with `prefix`.
+pub(super) fn tls(prefix: &str, section: &TlsSection) -> Result<Option<TlsFiles>, ConfigError> {
+    let missing = |field: &str, because: &str| {
+        ConfigError::field(format!("{prefix}{field}"), format!("is not set, but {prefix}{because} is"))
+    };
     match (section.certificate.clone(), section.key.clone()) {
         (Some(certificate), Some(key)) => {
             Ok(Some(TlsFiles { certificate, key, client_ca: section.client_ca.clone() }))
         }
         (None, None) if section.client_ca.is_none() => Ok(None),
-        (None, _) => Err(ConfigError::field("tls.certificate", "is not set, but another field of [tls] is")),
-        (_, None) => Err(ConfigError::field("tls.key", "is not set, but tls.certificate is")),
+        (None, None) => Err(missing("certificate", "client_ca")),
+        (None, Some(_)) => Err(missing("certificate", "key")),
+        (Some(_), None) => Err(missing("key", "certificate")),
     }
 }
 

@@ -148,6 +148,12 @@ fn what_cannot_work_is_refused_with_its_name() {
         (&format!("{good}[[route]]\npath = \"/a\"\nrun_max = \"30s\""), "proxy.upstream_within"),
         (&format!("{good}[tls]\ncertificate = \"a\""), "tls.key"),
         (&format!("{good}[tls]\nclient_ca = \"a\""), "tls.certificate"),
+        (
+            &format!("{good}[admin]\ntls_certificate = \"a\""),
+            "admin.tls_certificate: is set, but admin.listen",
+        ),
+        (&format!("{good}[admin]\nlisten = \"127.0.0.1:1\"\ntls_key = \"a\""), "admin.tls_certificate"),
+        (&format!("{good}[admin]\nlisten = \"127.0.0.1:1\"\ntls_certificate = \"a\""), "admin.tls_key"),
         (&format!("{good}[defaults]\npath = \"/a\""), "defaults.path"),
         (&format!("{good}[store]\ncache = \"redis://a\""), "only a postgres:// store"),
         (&format!("{good}[store]\nredis_prefix = \"a\""), "Redis store only"),

@@ -2,6 +2,7 @@
 
 mod pooler;
 mod relay;
+mod template;
 
 use std::fs;
 use std::io;
@@ -137,11 +138,16 @@ impl PostgresServer {
     }
 
     fn make_cluster(&self) -> io::Result<()> {
-        let cluster = self.cluster();
+        let (cluster, (version, _)) = (self.cluster(), newest()?);
+        if let Some(user) = self.user {
+            chown(self.folder.path(), Some(user.uid), Some(user.gid))?;
+        }
+        if template::copied(version, &cluster)? {
+            return Ok(());
+        }
         fs::create_dir(&cluster)?;
         fs::set_permissions(&cluster, fs::Permissions::from_mode(0o700))?;
         if let Some(user) = self.user {
-            chown(self.folder.path(), Some(user.uid), Some(user.gid))?;
             chown(&cluster, Some(user.uid), Some(user.gid))?;
         }
         let mut command = self.command("initdb")?;
@@ -151,21 +157,14 @@ impl PostgresServer {
             .arg(&cluster);
         let output = command.stdin(Stdio::null()).output()?;
         if output.status.success() {
-            return Ok(());
+            return template::keep(version, &cluster);
         }
         Err(io::Error::other(format!("initdb: {}", String::from_utf8_lossy(&output.stderr))))
     }
 
     /// A program of the newest version, run by someone who may.
     fn command(&self, program: &str) -> io::Result<Command> {
-        let version = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
-        let found = fs::read_dir(PROGRAMS)
-            .map_err(|error| io::Error::new(error.kind(), format!("{PROGRAMS}: {error}")))?
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter_map(|path| Some((version(&path)?, path)));
-        let (_, newest) =
-            found.max().ok_or_else(|| io::Error::other(format!("no PostgreSQL in {PROGRAMS}")))?;
-        let mut command = Command::new(newest.join("bin").join(program));
+        let mut command = Command::new(newest()?.1.join("bin").join(program));
         command.current_dir(self.folder.path());
         self.run_as_its_user(&mut command);
         Ok(command)
@@ -184,6 +183,16 @@ impl Drop for PostgresServer {
         // Not killed: it would leave its shared memory and its other processes behind.
         let _ = self.end(PostgresEnd::Immediate);
     }
+}
+
+/// The newest version that is installed, and its folder.
+fn newest() -> io::Result<(u32, PathBuf)> {
+    let version = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
+    let found = fs::read_dir(PROGRAMS)
+        .map_err(|error| io::Error::new(error.kind(), format!("{PROGRAMS}: {error}")))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter_map(|path| Some((version(&path)?, path)));
+    found.max().ok_or_else(|| io::Error::other(format!("no PostgreSQL in {PROGRAMS}")))
 }
 
 /// Who a server runs as.
