@@ -43,7 +43,7 @@ const DUPLICATE_AGE: &str = "onlyonce_duplicate_age_ratio";
 const STORE_SECONDS: &str = "onlyonce_store_seconds";
 
 /// Everything that is counted, with its help text. The table of `docs/operating.md` is checked against it.
-pub(crate) const NAMES: [(&str, &str); 24] = [
+pub(crate) const NAMES: [(&str, &str); 25] = [
     ("onlyonce_claims_total", "Claims by their answer"),
     ("onlyonce_endings_total", "What became of grants"),
     ("onlyonce_requests_total", "Requests by route and by what the layer did with them"),

@@ -19,6 +19,8 @@ use crate::store::RedisStore;
 /// between.
 const KEYS_PER_RECORD: usize = 10;
 const KEYS_PER_CALL: usize = 20_000;
+/// How many records are swept in one go. Few: it is a write, and whoever comes meanwhile waits for all of it and for its sync.
+const SWEPT_TOGETHER: usize = 20;
 /// A pass that took a while is followed by a pause of this many times as long. Its own pauses are part of the pass.
 const PAUSE_TIMES: u32 = 4;
 /// The longest pause. A pass may have lain around unfinished for hours, because its process was frozen, was not elected or kept
@@ -100,7 +102,7 @@ impl RedisStore {
                 return Ok(false);
             }
             // In a cluster each key is asked about on its own, as the servers want it, and no more of them than may be touched.
-            let together = if self.masters.is_cluster() { TOGETHER.min(left) } else { TOGETHER };
+            let together = if self.masters.is_cluster() { SWEPT_TOGETHER.min(left) } else { SWEPT_TOGETHER };
             let (some, others) = rest.split_at(together.min(rest.len()));
             let each = if self.masters.is_cluster() { 1 } else { some.len() };
             let calls: Vec<_> = some.chunks(each).map(|ids| self.sweep_call(ids, left)).collect();
