@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::{Result, process};
 
@@ -43,6 +43,8 @@ pub(super) fn prove(binary: &Path, root: &Path) -> Result<()> {
 struct Served {
     child: Child,
     address: String,
+    /// Kept open: it ends when nobody reads it any more.
+    output: Option<BufReader<ChildStdout>>,
 }
 
 impl Served {
@@ -53,20 +55,16 @@ impl Served {
         // Nothing of this machine's settings, but where its own programs are.
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let output = child.stdout.take();
+        let output = child.stdout.take().map(BufReader::new);
         // ORDER: held before anything can fail, so that it never outlives this.
-        let held = Self { child, address: String::new() };
+        let mut served = Self { child, address: String::new(), output };
         let mut line = String::new();
-        BufReader::new(output.ok_or("no output")?).read_line(&mut line)?;
+        served.output.as_mut().ok_or("no output")?.read_line(&mut line)?;
         match line.trim().strip_prefix("listening on ") {
-            Some(address) => Ok(held.at(address)),
-            None => Err(format!("it did not start: {line}").into()),
+            Some(address) => address.clone_into(&mut served.address),
+            None => return Err(format!("it did not start: {line}").into()),
         }
-    }
-
-    fn at(mut self, address: &str) -> Self {
-        address.clone_into(&mut self.address);
-        self
+        Ok(served)
     }
 
     /// Claims something, always the same.
