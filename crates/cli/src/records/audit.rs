@@ -69,7 +69,8 @@ fn shown(entry: &Value) -> String {
     // What was decided, and why: each where there is one.
     for name in ["what", "why"] {
         if !entry[name].is_null() {
-            text.push_str(&format!("\n        {}", part(name)));
+            text.push_str("\n        ");
+            text.push_str(&part(name));
         }
     }
     text

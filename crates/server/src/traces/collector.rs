@@ -47,7 +47,8 @@ pub(super) struct Trouble {
 impl Collector {
     pub(super) fn new(settings: &TraceSettings, resource: &Resource) -> Result<Self, String> {
         let url = &settings.url;
-        let client = client(url, UpstreamHttp::Auto, &Trust::in_ca(settings.ca.as_deref()), CONNECT_WITHIN, IDLE)?;
+        let client =
+            client(url, UpstreamHttp::Auto, &Trust::in_ca(settings.ca.as_deref()), CONNECT_WITHIN, IDLE)?;
         let uri = Uri::builder().scheme(url.scheme.clone()).authority(url.authority.clone());
         let uri = uri.path_and_query(url.prefix.as_str()).build().map_err(|error| error.to_string())?;
         let mut headers = settings.headers.clone();

@@ -50,6 +50,6 @@ impl Broker for Kafka {
 
     fn dead_letters(&self) -> String {
         let letters = self.broker.committed_records(DEAD_LETTERS).unwrap();
-        letters.iter().map(|letter| format!("{:?}\n", letter.headers)).collect()
+        letters.iter().map(|letter| format!("{:?}", letter.headers)).collect::<Vec<_>>().join("\n")
     }
 }
