@@ -7,6 +7,7 @@ mod faults;
 mod receiver;
 mod stores;
 
+use onlyonce_core::hex::encode as hex;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
@@ -35,10 +36,6 @@ fn end(proxy: Proxy) {
     proxy.signal("-TERM");
     let (status, _, log) = proxy.ended();
     assert!(status.success(), "{log}");
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// The value of a field of a head.
