@@ -18,7 +18,7 @@ use crate::binary::{Proxy, answer, onlyonce};
 use crate::upstream::Upstream;
 
 const CALLER: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-const CALLER_SPAN: &str = "00f067aa0ba902b7";
+const CALLER_SPAN: &str = "00f067aa0b5902b7";
 const RETRY: &str = "0af7651916cd43dd8448eb211c80319c";
 const RETRY_SPAN: &str = "b7ad6b7169203331";
 
