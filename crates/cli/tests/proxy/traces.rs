@@ -7,6 +7,7 @@ mod faults;
 mod receiver;
 mod stores;
 
+use onlyonce_core::hex::encode as hex;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
@@ -17,7 +18,7 @@ use crate::binary::{Proxy, answer, onlyonce};
 use crate::upstream::Upstream;
 
 const CALLER: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-const CALLER_SPAN: &str = "00f067aa0ba902b7";
+const CALLER_SPAN: &str = "00f067aa0b5902b7";
 const RETRY: &str = "0af7651916cd43dd8448eb211c80319c";
 const RETRY_SPAN: &str = "b7ad6b7169203331";
 
@@ -35,10 +36,6 @@ fn end(proxy: Proxy) {
     proxy.signal("-TERM");
     let (status, _, log) = proxy.ended();
     assert!(status.success(), "{log}");
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// The value of a field of a head.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use onlyonce_core::hex;
 use serde::{Deserialize, Serialize};
 
 use super::{Config, ConfigError, UpstreamUrl};
@@ -140,8 +141,7 @@ fn decoded(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     bytes.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
     for part in parts {
-        let digits = part.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend(hex::decode(part.get(..2)?)?);
         bytes.extend_from_slice(&part.as_bytes()[2..]);
     }
     String::from_utf8(bytes).ok()

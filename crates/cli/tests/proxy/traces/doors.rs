@@ -3,11 +3,12 @@
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 
+use onlyonce_core::hex::encode as hex;
 use onlyonce_testkit::servers::{RedisOptions, RedisServer};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
 use super::receiver::{Mood, Receiver};
-use super::{CALLER, CALLER_SPAN, attribute, end, field, hex, of_kind, traceparent};
+use super::{CALLER, CALLER_SPAN, attribute, end, field, of_kind, traceparent};
 use crate::binary::{Proxy, answer, onlyonce, patient};
 use crate::upstream::Upstream;
 

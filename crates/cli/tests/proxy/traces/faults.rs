@@ -9,7 +9,7 @@ use crate::binary::Proxy;
 use crate::upstream::Upstream;
 
 /// More than are sent together, so that some spans wait for others.
-const REQUESTS: usize = 300;
+const REQUESTS: usize = 180;
 
 /// Asks for many things, and for each again.
 fn ask(proxy: &Proxy) {
