@@ -13,14 +13,11 @@ const ONLY: &str = "test(/soak/) and not package(xtask)";
 /// Runs every soak test of a part for `seconds`, in release mode. Without a seed it takes a new one.
 pub(crate) fn run(part: Option<&str>, seconds: u64, seed: Option<u64>) -> Result<()> {
     let workspace = Workspace::read()?;
-    tools::install(&[
-        tools::NEXTEST,
-        tools::NATS,
-        tools::VALKEY,
-        tools::POSTGRES,
-        tools::TANSU,
-        tools::ROTEL,
-    ])?;
+    tools::install(&[tools::NEXTEST, tools::NATS, tools::VALKEY, tools::POSTGRES, tools::ROTEL])?;
+    // It takes longest to build, and is for Kafka alone.
+    if part.is_none_or(|part| part.contains("kafka")) {
+        tools::install(&[tools::TANSU])?;
+    }
     long(&workspace.root, part, seconds, seed)
 }
 

@@ -25,7 +25,7 @@ use crate::trace::TraceContext;
 pub const CONTENT_VERSION: u16 = 2;
 
 const VERSION: u8 = 1;
-/// Heads that name a trace. Whoever does not know them still replays the answer.
+/// Heads that name a trace. Whoever does not know them still replays what was kept, and has no status for what was not.
 const TRACED: u8 = 2;
 const CHECKSUM_LEN: usize = 4;
 /// No answer has more header lines: hyper reads at most a hundred by default.

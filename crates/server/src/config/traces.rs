@@ -108,8 +108,9 @@ fn headers(text: Option<&str>) -> Result<HeaderMap, ConfigError> {
     let wrong = |why| ConfigError::field("traces.headers", why);
     let mut headers = HeaderMap::new();
     for (name, value) in pairs("traces.headers", text)? {
+        // Nor the name: with a colon in place of `=` it is all of the secret but its end.
         let name: HeaderName =
-            name.parse().map_err(|_| wrong(format!("`{name}` is not the name of a header")))?;
+            name.parse().map_err(|_| wrong("has a name that is none for a header".to_owned()))?;
         let mut value: HeaderValue =
             value.parse().map_err(|_| wrong(format!("the value of {name} is none for a header")))?;
         value.set_sensitive(true);
@@ -165,6 +166,7 @@ pub(super) fn standard(variables: &[(String, String)]) -> (TracesSection, Vec<St
         resource: value("OTEL_RESOURCE_ATTRIBUTES").map(str::to_owned),
         ..TracesSection::default()
     };
+    drop_unreadable(&mut section, &mut warnings);
     if let Some(name) = value("OTEL_TRACES_SAMPLER") {
         match Sampling::deserialize(toml::Value::String(name.to_owned())) {
             Ok(sampling) => section.sampler = Some(sampling),
@@ -180,6 +182,26 @@ pub(super) fn standard(variables: &[(String, String)]) -> (TracesSection, Vec<St
         }
     }
     (section, warnings)
+}
+
+/// Lets go of what would be an error where it is meant for us.
+fn drop_unreadable(section: &mut TracesSection, warnings: &mut Vec<String>) {
+    let mut warn =
+        |what: &str, error: ConfigError| warnings.push(format!("{what} of the environment: {error}"));
+    if let Some(error) =
+        section.otlp.as_deref().and_then(|url| UpstreamUrl::parse("OTLP endpoint", url).err())
+    {
+        warn("nothing is traced", error);
+        section.otlp = None;
+    }
+    if let Err(error) = headers(section.headers.as_deref()) {
+        warn("OTLP headers are ignored", error);
+        section.headers = None;
+    }
+    if let Err(error) = pairs("OTEL_RESOURCE_ATTRIBUTES", section.resource.as_deref()) {
+        warn("resource attributes are ignored", error);
+        section.resource = None;
+    }
 }
 
 /// Where the standard variables send spans, if anywhere that we can reach.
@@ -241,6 +263,18 @@ mod tests {
         let (section, warnings) = said(&[("OTEL_TRACES_SAMPLER", "xray"), ("OTEL_TRACES_SAMPLER_ARG", "2")]);
         assert_eq!((section.sampler, section.sampler_arg), (None, None));
         assert_eq!(warnings.len(), 2);
+    }
+
+    #[test]
+    fn what_a_platform_says_wrongly_is_ignored_and_secrets_are_not_told() {
+        let (section, warnings) = said(&[
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector:4318"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "authorization: Bearer c2VzYW1l="),
+            ("OTEL_RESOURCE_ATTRIBUTES", "alone"),
+        ]);
+        assert_eq!((&section.otlp, &section.headers, &section.resource), (&None, &None, &None));
+        assert_eq!(warnings.len(), 3, "{warnings:?}");
+        assert!(!warnings.concat().contains("c2VzYW1l"), "{warnings:?}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::collector::{Collector, Trouble};
+use super::span::without_state;
 use crate::metrics::Metrics;
 
 /// How many spans wait at the most: some megabytes. One more is dropped.
@@ -83,7 +84,8 @@ pub(super) struct Queue {
 impl SpanProcessor for Queue {
     fn on_start(&self, _: &mut Span, _: &Context) {}
 
-    fn on_end(&self, span: SpanData) {
+    fn on_end(&self, mut span: SpanData) {
+        span.span_context = without_state(&span.span_context);
         if span.span_context.is_sampled() && self.sender.try_send(span).is_err() {
             self.tally.dropped(1);
         }

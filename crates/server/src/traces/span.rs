@@ -82,7 +82,7 @@ impl Traces {
             .with_attributes(attributes);
         let parent = Context::new().with_remote_span_context(within.clone());
         let span = builder.start_with_context(&self.tracer, &parent);
-        let running = execution.map(|execution| self.running.enter(execution.id(), within.clone()));
+        let running = execution.map(|execution| self.running.enter(execution.id(), without_state(within)));
         Some(Box::new(Sent { span, _running: running }))
     }
 }
@@ -249,6 +249,13 @@ fn remote(parent: TraceContext, headers: &HeaderMap) -> SpanContext {
     let lines = headers.get_all(TRACESTATE).iter().map(HeaderValue::to_str).collect::<Result<Vec<_>, _>>();
     let state = lines.ok().and_then(|lines| TraceState::from_str(&lines.join(",")).ok());
     span_context(parent, state.unwrap_or_default())
+}
+
+/// The same without what the caller keeps in its trace: that is passed on to the upstream, and neither kept nor exported. It may be
+/// long, and it is the caller's own text.
+pub(super) fn without_state(context: &SpanContext) -> SpanContext {
+    let (trace_id, span_id, flags) = (context.trace_id(), context.span_id(), context.trace_flags());
+    SpanContext::new(trace_id, span_id, flags, context.is_remote(), TraceState::default())
 }
 
 fn span_context(context: TraceContext, state: TraceState) -> SpanContext {
