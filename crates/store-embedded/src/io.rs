@@ -55,6 +55,11 @@ pub trait DiskFile: fmt::Debug + Send + Sync + 'static {
 
     /// Makes what was written durable.
     fn sync(&self) -> io::Result<()>;
+
+    /// Whether it surely has no name any more, here or elsewhere: a backup may be another name of the same file.
+    fn is_nameless(&self) -> bool {
+        false
+    }
 }
 
 /// Reads exactly `len` bytes from `offset`, or fails with `UnexpectedEof`.

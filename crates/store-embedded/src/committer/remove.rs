@@ -81,8 +81,8 @@ impl Remover {
     /// Gives the room of a file that has no name any more back to the disk, a little at a time. What is left goes when the
     /// file is closed.
     fn free(&mut self, file: &Arc<dyn DiskFile>) {
-        // Nobody comes to have it any more; whoever still reads it, for a copy, reads it to its end.
-        if Arc::strong_count(file) > 1 {
+        // Nobody comes to have it any more; whoever still reads it, for a copy, reads it to its end. So does who linked to it.
+        if Arc::strong_count(file) > 1 || !file.is_nameless() {
             return;
         }
         let Ok(mut len) = file.len() else { return };

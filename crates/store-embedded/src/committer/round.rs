@@ -53,13 +53,19 @@ impl Drop for Answers {
 
 /// Hands out the answers of a group.
 pub(super) fn hand_out(queue: &Arc<Queue>, waiting: Vec<Waiting>) {
-    let answers = Answers(waiting);
+    let mut answers = Answers(waiting);
     if answers.0.len() + queue.len() <= 1 {
         return;
     }
     // One that still waits, so that its runtime is at work.
     let waits = answers.0.iter().map(|(_, reply)| reply).find(|reply| !reply.sender.is_closed());
     if let Some(runtime) = waits.and_then(|reply| reply.runtime.clone()) {
+        // Those of other runtimes are told from here: they are not to wait for one that may stand still.
+        let is_there =
+            |(_, reply): &Waiting| reply.runtime.as_ref().is_some_and(|other| other.id() == runtime.id());
+        let (there, elsewhere) = std::mem::take(&mut answers.0).into_iter().partition(is_there);
+        drop(Answers(elsewhere));
+        let answers = Answers(there);
         let round = Round::begin(queue);
         runtime.spawn(async move {
             drop(answers);

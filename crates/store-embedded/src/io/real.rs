@@ -96,4 +96,9 @@ impl DiskFile for RealFile {
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
     }
+
+    fn is_nameless(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        self.0.metadata().is_ok_and(|facts| facts.nlink() == 0)
+    }
 }

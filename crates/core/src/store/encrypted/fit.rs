@@ -15,7 +15,7 @@ use crate::fingerprint::{Fingerprint, Rules};
 use crate::house;
 use crate::lease::{Lease, Retention};
 use crate::outcome::Outcome;
-use crate::record::{Owner, Record, State, StepName};
+use crate::record::{Owner, Record, STEPS_MAX, State, StepName};
 use crate::store::{Listing, Store, StoreError, StoreErrorKind};
 use crate::transition::{Claim, ClaimAnswer, RecordStep, Release, StepAnswer, Terms, Token, UnknownPolicy};
 
@@ -23,6 +23,9 @@ use crate::transition::{Claim, ClaimAnswer, RecordStep, Release, StepAnswer, Ter
 const PROOF: Bytes = Bytes::from_static(b"onlyonce: this key writes here");
 /// How many records are looked at for whether they are encrypted, in a store that no key has been noted in.
 const SAMPLE: usize = 20;
+/// For how long keys stay noted after the last start that noted one. Not longer than most records live: a record that stays for
+/// years would keep others in an embedded store, which removes them together.
+const NOTED_FOR: Duration = Duration::from_hours(31 * 24);
 const DOING: &str = "seeing which keys the store was written with";
 
 /// Why the keys at hand do not fit a store.
@@ -67,7 +70,14 @@ impl fmt::Display for Misfit {
 
 /// Sees whether `keys` fit what `store` holds as it is, and says what does not. Writes nothing.
 pub async fn misfit(store: &dyn Store, keys: Option<&Keyring>) -> Result<Option<Misfit>, StoreError> {
-    let noted = store.lookup(&house::ENCRYPTION).await?;
+    let noted = match store.lookup(&house::ENCRYPTION).await {
+        // A store that is damaged in places serves what it can; this check must not keep it from that.
+        Err(error) if error.is_unreadable() => {
+            tracing::warn!(%error, "which keys the store was written with cannot be read, and is not checked");
+            None
+        }
+        noted => noted?,
+    };
     let names = noted.iter().flat_map(|record| &record.steps).map(|step| step.name.as_str().to_owned());
     let names: Vec<_> = names.collect();
     let Some(keys) = keys else {
@@ -89,12 +99,17 @@ pub async fn misfit(store: &dyn Store, keys: Option<&Keyring>) -> Result<Option<
             return Ok(Some(Misfit::AnotherKey(step.name.as_str().to_owned())));
         }
     }
-    Ok((!is_one_known).then_some(Misfit::OtherKeys(names)))
+    // Where no more could be noted, those at hand may have come later.
+    let is_known_of_all = names.len() < STEPS_MAX;
+    Ok((!is_one_known && is_known_of_all).then_some(Misfit::OtherKeys(names)))
 }
 
 /// Whether a few records show that what is kept here is in the clear.
 async fn holds_plain(store: &dyn Store) -> Result<bool, StoreError> {
-    let page = store.list(&Listing { limit: SAMPLE, ..Listing::default() }).await?;
+    let page = match store.list(&Listing { limit: SAMPLE, ..Listing::default() }).await {
+        Err(error) if error.is_unreadable() => return Ok(false),
+        page => page?,
+    };
     Ok(page.records.iter().any(|(_, record)| is_plain(record)))
 }
 
@@ -123,15 +138,11 @@ impl Encrypted {
         Ok(steps.iter().map(|step| step.name.as_str().to_owned()).collect())
     }
 
-    /// Notes in the store that the first of `keys` writes there, unless that is noted. While another process is at it, that
-    /// one's key is noted, and this one's the next time.
+    /// Notes in the store that the first of `keys` writes there, and keeps what is noted for another [`NOTED_FOR`]. While another
+    /// process is at it, that one's key is noted, and this one's the next time.
     pub async fn note(&self, keys: &Keyring) -> Result<(), StoreError> {
         let failed = |error: &str| StoreError::new(StoreErrorKind::Misuse, DOING).because(error.to_owned());
         let name = StepName::new(keys.first().as_str()).map_err(|error| failed(&error.to_string()))?;
-        let noted = self.store.lookup(&house::ENCRYPTION).await?;
-        if noted.is_some_and(|record| record.steps.iter().any(|step| step.name == name)) {
-            return Ok(());
-        }
         let owner = Owner::random()
             .map_err(|error| StoreError::new(StoreErrorKind::Unavailable, DOING).because(error))?;
         let claim = Claim {
@@ -152,13 +163,13 @@ impl Encrypted {
     }
 }
 
-/// Kept for as long as anything may be; whoever died at it is followed by the next.
+/// Whoever died at it is followed by the next.
 fn terms() -> Terms {
-    let ten_years = Retention::new(Duration::from_hours(10 * 365 * 24)).unwrap_or(Retention::UNKNOWN_DEFAULT);
+    let retention = Retention::new(NOTED_FOR).unwrap_or(Retention::DEFAULT);
     Terms {
         lease: Lease::DEFAULT,
-        retention: ten_years,
-        unknown_retention: ten_years,
+        retention,
+        unknown_retention: retention,
         unknown: UnknownPolicy::Rerun,
         attempts_max: u32::MAX,
         ..Terms::default()
