@@ -54,7 +54,7 @@ impl TansuServer {
         let mut command = Command::new(&self.program);
         let listener = format!("tcp://{}", self.address());
         command.current_dir(self.folder.path()).env("RUST_LOG", "warn");
-        command.args(["broker", "--storage-engine", "libsql://tansu.db"]);
+        command.args(["broker", "--storage-engine", "sqlite://tansu.db"]);
         command.args(["--listener-url", &listener, "--advertised-listener-url", &listener]);
         self.process.restart(command, |line| line.contains("listening on"))?;
         // It says so before it does.

@@ -138,7 +138,7 @@ impl Encrypted {
         Ok(steps.iter().map(|step| step.name.as_str().to_owned()).collect())
     }
 
-    /// Notes in the store that the first of `keys` writes there, and keeps what is noted for another [`NOTED_FOR`]. While another
+    /// Notes in the store that the first of `keys` writes there, and keeps what is noted for another 31 days. While another
     /// process is at it, that one's key is noted, and this one's the next time.
     pub async fn note(&self, keys: &Keyring) -> Result<(), StoreError> {
         let failed = |error: &str| StoreError::new(StoreErrorKind::Misuse, DOING).because(error.to_owned());
