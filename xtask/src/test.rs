@@ -76,9 +76,9 @@ pub(crate) fn run(depth: Depth) -> Result<()> {
     report
         .step("doctests", || process::run(&mut cargo(root, "test --quiet --doc --workspace --all-features")));
     report.step("docs", || {
-        // `--examples` names none: it asks for the libraries as clippy left them, with what tests want of them.
-        let arguments = "doc --workspace --no-deps --all-features --lib --bins --examples";
-        process::run(cargo(root, arguments).env("RUSTDOCFLAGS", "-D warnings"))
+        process::run(
+            cargo(root, "doc --workspace --no-deps --all-features").env("RUSTDOCFLAGS", "-D warnings"),
+        )
     });
     report.step("features", || features::run(&workspace));
     report.step("deny", || {
