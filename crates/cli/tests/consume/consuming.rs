@@ -79,15 +79,13 @@ impl Consuming {
 
     /// Waits until nothing waits at the source, and everything that was fetched is settled.
     pub(crate) fn until_quiet(&self) {
-        self.until_figures(|figures| {
-            let figure = |name: &str| {
-                let line = figures.lines().find_map(|line| line.strip_prefix(name));
-                line.map_or(0, |count| count.trim().parse::<u64>().unwrap())
-            };
-            let fate = |name: &str| figure(&format!("onlyonce_messages_total{{fate=\"{name}\"}} "));
-            figures.lines().any(|line| line == "onlyonce_messages_waiting 0")
-                && fate("fetched") == fate("settled") + fate("gone")
-        });
+        self.until_figures(is_quiet);
+    }
+
+    /// Waits until it is quiet and something came to each of `fates`: a slow machine may be too late to settle what it
+    /// decided, and decide once more.
+    pub(crate) fn until_quiet_after(&self, fates: &[&str]) {
+        self.until_figures(|figures| is_quiet(figures) && fates.iter().all(|name| fate(figures, name) > 0));
     }
 
     fn until_figures(&self, is_so: impl Fn(&str) -> bool) {
@@ -116,6 +114,18 @@ impl Consuming {
         assert!(self.child.wait().unwrap().success());
         stdout
     }
+}
+
+/// How many deliveries came to the fate `name`.
+fn fate(figures: &str, name: &str) -> u64 {
+    let series = format!("onlyonce_messages_total{{fate=\"{name}\"}} ");
+    let count = figures.lines().find_map(|line| line.strip_prefix(&series));
+    count.map_or(0, |count| count.trim().parse().unwrap())
+}
+
+fn is_quiet(figures: &str) -> bool {
+    figures.lines().any(|line| line == "onlyonce_messages_waiting 0")
+        && fate(figures, "fetched") == fate(figures, "settled") + fate(figures, "gone")
 }
 
 impl Drop for Consuming {

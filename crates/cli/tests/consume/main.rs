@@ -109,7 +109,7 @@ fn a_message_that_kills_its_consumers_is_parked<B: Broker>() {
     handler.hold(false);
     broker.publish("paid-1", "pay");
     let consuming = Consuming::start(&source, &handler, &store);
-    consuming.until(&[fate("done", 1), fate("dead-lettered", 1)]);
+    consuming.until_quiet_after(&["done", "dead-lettered"]);
     consuming.stop();
     assert_eq!(broker.left(), 0, "everything is settled");
     assert_eq!(attempts(&handler, "poison-1"), [1, 2, 3]);
