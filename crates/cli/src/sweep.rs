@@ -152,7 +152,7 @@ async fn sweep(args: &SweepArgs, sweeper: &Sweeper, stopped: &AtomicBool) -> Res
 }
 
 fn told_of(swept: Swept, took: Duration, json: bool) -> String {
-    let Swept { removed, dropped, made_unknown, more } = swept;
+    let Swept { removed, dropped, made_unknown, more, .. } = swept;
     if json {
         let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let told = json!({
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_was_done_and_who_is_at_it_are_told() {
-        let swept = Swept { removed: 2, dropped: 3, made_unknown: 1, more: false };
+        let swept = Swept { removed: 2, dropped: 3, made_unknown: 1, ..Swept::default() };
         assert_eq!(told_of(swept, Duration::ZERO, false), "5 removed, 1 made unknown; nothing is left");
         let told: Value = serde_json::from_str(&told_of(swept, Duration::from_secs(2), true)).unwrap();
         assert_eq!(

@@ -217,6 +217,8 @@ pub struct Swept {
     pub made_unknown: usize,
     /// Whether the budget ended before the work did.
     pub more: bool,
+    /// How long it only waited, and kept nobody from being served.
+    pub waited: Duration,
 }
 
 /// How much is stored.

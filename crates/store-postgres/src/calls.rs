@@ -172,9 +172,9 @@ pub(crate) fn swept(rows: &[Row]) -> Result<Swept, StoreError> {
     one(rows, "sweeping", |row| {
         Ok(Swept {
             removed: count(get(row, "removed")?)?,
-            dropped: 0,
             made_unknown: count(get(row, "made_unknown")?)?,
             more: get(row, "more")?,
+            ..Swept::default()
         })
     })
 }

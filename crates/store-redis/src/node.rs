@@ -6,6 +6,7 @@
 mod keeper;
 mod live;
 mod place;
+mod ride;
 mod send;
 mod waiting;
 
@@ -29,6 +30,7 @@ use crate::shared::Shared;
 use live::Link;
 pub(crate) use live::Live;
 pub(crate) use place::Place;
+use ride::Rides;
 pub(crate) use send::{Sending, Sent};
 
 /// A connection for one question.
@@ -62,6 +64,7 @@ struct Inner {
     may_evict: AtomicBool,
     /// INVARIANT: never goes down; else fences could.
     fence_ahead: AtomicU64,
+    rides: Rides,
 }
 
 impl Node {
@@ -76,6 +79,7 @@ impl Node {
             quarantined_until: AtomicU64::new(0),
             may_evict: AtomicBool::new(false),
             fence_ahead: AtomicU64::new(0),
+            rides: Rides::default(),
             shared,
         });
         let keeper = inner.shared.runtime.spawn(keeper::keep(Arc::clone(&inner))).abort_handle();

@@ -117,7 +117,7 @@ impl Store for ClaimsClient {
             let item = serde_json::json!({ "budget": budget.get() });
             let swept: SweptText = self.service.ask("/v1/store/sweep", &item, "sweeping").await?;
             let SweptText { removed, dropped, made_unknown, more } = swept;
-            Ok(Swept { removed, dropped, made_unknown, more })
+            Ok(Swept { removed, dropped, made_unknown, more, ..Swept::default() })
         })
     }
 

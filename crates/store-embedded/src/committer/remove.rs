@@ -23,8 +23,8 @@ pub(crate) enum Chore {
 
 /// How much of a file is freed at a time, and how long nothing is freed after it. To free a large file at once keeps the disk
 /// from syncing for as long as tens of commits take.
-const FREED_TOGETHER: u64 = 2 << 20;
-const FREED_EVERY: Duration = Duration::from_millis(10);
+const FREED_TOGETHER: u64 = 1 << 20;
+const FREED_EVERY: Duration = Duration::from_millis(20);
 
 /// Removes segments as they come.
 pub(crate) struct Remover {

@@ -53,6 +53,13 @@ impl Node {
         // ORDER: the connection first: it is handed out only after the server was looked at, so that a call that
         // waited for it knows of what was found.
         let command = call.packed(self.situation());
+        // What changes a record may carry another call: reading one must not wait for the sync of a write.
+        if let Call::For(_) = call
+            && let Some(rider) = self.inner.rides.next()
+        {
+            let value = Box::pin(self.carry(&live, command.into_owned(), rider, doing)).await?;
+            return Ok((live, value));
+        }
         let mut connection = live.connection();
         let value = self.bounded(&live, doing, connection.send_packed_command(&command)).await?;
         Ok((live, value))
@@ -168,7 +175,7 @@ impl Node {
         Err(error::unreachable(why.as_deref().unwrap_or("there is no connection yet"), doing))
     }
 
-    async fn bounded<T>(
+    pub(super) async fn bounded<T>(
         &self,
         live: &Arc<Live>,
         doing: &'static str,

@@ -7,6 +7,7 @@ use onlyonce_core::store::{SweepBudget, Swept};
 use onlyonce_core::{Clock as _, RecordId, StoreError, Timestamp};
 use redis::{Cmd, Value};
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
 use super::{DOING, STEP_KEYS, TOGETHER};
 use crate::asked::Told;
@@ -19,8 +20,11 @@ use crate::store::RedisStore;
 /// between.
 const KEYS_PER_RECORD: usize = 10;
 const KEYS_PER_CALL: usize = 20_000;
-/// How many records are swept in one go. Few: it is a write, and whoever comes meanwhile waits for all of it and for its sync.
+/// How many records are swept in one go, and how many such goes there are at a time. Few: whoever comes meanwhile waits for them.
 const SWEPT_TOGETHER: usize = 20;
+const GOES: usize = 2;
+/// About how long the server is busy with one go.
+const GO_TAKES: Duration = Duration::from_micros(150);
 /// A pass that took a while is followed by a pause of this many times as long. Its own pauses are part of the pass.
 const PAUSE_TIMES: u32 = 4;
 /// The longest pause. A pass may have lain around unfinished for hours, because its process was frozen, was not elected or kept
@@ -42,6 +46,7 @@ struct Pass {
 impl RedisStore {
     pub(crate) async fn sweep_some(&self, budget: SweepBudget) -> Result<Swept, StoreError> {
         self.put_secret_back().await?;
+        let budget = budget.get();
         let mut pass = self.sweeper.0.lock().await;
         if pass.is_none() {
             if !self.take_turn("begin", self.shared.options.sweep_every).await? {
@@ -50,7 +55,7 @@ impl RedisStore {
             *pass = Some(Pass { begun: self.shared.clock.now(), nodes: self.masters.all(), cursor: 0 });
         }
         let mut swept = Swept::default();
-        let (mut keys, keys_max) = (0, KEYS_PER_CALL.min(budget.get() * KEYS_PER_RECORD));
+        let (mut keys, keys_max) = (0, KEYS_PER_CALL.min(budget * KEYS_PER_RECORD));
         while let Some(under_way) = pass.as_mut() {
             let Some(node) = under_way.nodes.last() else {
                 let took = under_way.begun.until(self.shared.clock.now());
@@ -67,7 +72,7 @@ impl RedisStore {
                 under_way.cursor = 0;
                 continue;
             }
-            let left = budget.get() - swept.removed - swept.made_unknown;
+            let left = budget - swept.removed - swept.made_unknown;
             if left == 0 || keys >= keys_max {
                 swept.more = true;
                 break;
@@ -88,62 +93,109 @@ impl RedisStore {
         Ok(swept)
     }
 
-    /// Sweeps those of `ids` that are due. Answers whether the budget was enough for all of them.
+    /// Sweeps those of `ids` that are due, until `budget` is spent. Answers whether it was enough for all of them.
     async fn sweep_each(
         &self,
         ids: &[RecordId],
-        budget: SweepBudget,
+        budget: usize,
         swept: &mut Swept,
     ) -> Result<bool, StoreError> {
-        let mut rest = ids;
-        while !rest.is_empty() {
-            let left = budget.get() - swept.removed - swept.made_unknown;
-            if left == 0 {
+        for ids in ids.chunks(TOGETHER) {
+            // ORDER: looked at first, which others hardly notice: nearly always most of them live.
+            let mut due = self.look(ids).await?;
+            let left = budget - swept.removed - swept.made_unknown;
+            let is_enough = due.len() <= left;
+            due.truncate(left);
+            for ids in due.chunks(SWEPT_TOGETHER * GOES) {
+                self.sweep_due(ids, swept).await?;
+            }
+            if !is_enough {
                 return Ok(false);
             }
-            // In a cluster each key is asked about on its own, as the servers want it, and no more of them than may be touched.
-            let together = if self.masters.is_cluster() { SWEPT_TOGETHER.min(left) } else { SWEPT_TOGETHER };
-            let (some, others) = rest.split_at(together.min(rest.len()));
-            let each = if self.masters.is_cluster() { 1 } else { some.len() };
-            let calls: Vec<_> = some.chunks(each).map(|ids| self.sweep_call(ids, left)).collect();
-            let answers = self.masters.run_packed(&calls, DOING).await;
-            let mut answered = 0;
-            for (ids, value) in some.chunks(each).zip(answers) {
-                answered += self.take_codes(ids, value?, swept)?;
-            }
-            rest = if answered < some.len() { &rest[answered..] } else { others };
         }
         Ok(true)
     }
 
-    fn sweep_call(&self, ids: &[RecordId], most: usize) -> (Vec<u8>, Cmd) {
-        let keys: Vec<_> = ids.iter().map(|id| self.shared.key_of(id)).collect();
-        let call = self.shared.call_on(Script::Sweep, &keys, |call| {
-            call.arg(most);
-        });
-        (keys.into_iter().next().unwrap_or_default(), call)
+    /// Those of `ids` that are due.
+    async fn look(&self, ids: &[RecordId]) -> Result<Vec<RecordId>, StoreError> {
+        let mut due = Vec::new();
+        let answers = self.masters.run_packed(&self.sweep_calls(ids, ids.len(), "look"), DOING).await;
+        let codes = codes_of(answers)?;
+        for (id, code) in ids.iter().zip(codes) {
+            match Told::new(code, DOING) {
+                Ok((1 | 2, _)) => due.push(*id),
+                Ok(_) => {}
+                Err(failure) => tracing::error!(id = id.short(), error = %failure, "a record cannot be read"),
+            }
+        }
+        Ok(due)
     }
 
-    /// Takes in what became of each. Answers how many were looked at.
-    fn take_codes(&self, ids: &[RecordId], codes: Value, swept: &mut Swept) -> Result<usize, StoreError> {
-        let codes = match codes {
-            Value::Array(codes) if !codes.is_empty() => codes,
-            other => return Err(error::unexpected(&other, DOING)),
+    /// Sweeps records that are due, unless they are no longer.
+    async fn sweep_due(&self, ids: &[RecordId], swept: &mut Swept) -> Result<(), StoreError> {
+        let calls = self.sweep_calls(ids, SWEPT_TOGETHER, "sweep");
+        let answers = if self.masters.is_cluster() {
+            self.masters.run_packed(&calls, DOING).await
+        } else {
+            let begun = self.shared.clock.now();
+            let (answers, rode) = self.ride(calls).await;
+            if rode {
+                // Whoever was carried along with cost others no more than the work itself.
+                let took = begun.until(self.shared.clock.now());
+                swept.waited += took.saturating_sub(GO_TAKES * u32::try_from(GOES).unwrap_or(1));
+            }
+            answers
         };
-        let answered = codes.len().min(ids.len());
-        for (id, code) in ids.iter().zip(codes) {
-            match Told::new(code, DOING).map(|(code, _)| code) {
-                Ok(1) => swept.removed += 1,
-                Ok(2) => swept.made_unknown += 1,
-                Ok(_) => continue,
-                Err(failure) => {
-                    tracing::error!(id = id.short(), error = %failure, "a record cannot be read");
-                    continue;
-                }
+        for (id, code) in ids.iter().zip(codes_of(answers)?) {
+            match Told::new(code, DOING) {
+                Ok((1, _)) => swept.removed += 1,
+                Ok((2, _)) => swept.made_unknown += 1,
+                _ => continue,
             }
             self.shared.watches.wake(id);
         }
-        Ok(answered)
+        Ok(())
+    }
+
+    /// Sends calls along with others. Answers also whether all of them rode.
+    async fn ride(&self, calls: Vec<(Vec<u8>, Cmd)>) -> (Vec<Result<Value, StoreError>>, bool) {
+        let mut rides = JoinSet::new();
+        for (at, (key, call)) in calls.iter().enumerate() {
+            if let Ok(node) = self.masters.of(key, DOING) {
+                let call = call.clone();
+                rides.spawn(async move { (at, node.ride(call, DOING).await) });
+            }
+        }
+        let (mut values, mut rode) = (vec![None; calls.len()], true);
+        while let Some(ridden) = rides.join_next().await {
+            if let Ok((at, Ok((value, did)))) = ridden {
+                values[at] = value.filter(|value| matches!(value, Value::Array(_)));
+                rode &= did;
+            }
+        }
+        let mut answers = Vec::with_capacity(calls.len());
+        for (value, call) in values.into_iter().zip(calls) {
+            answers.push(match value {
+                Some(value) => Ok(value),
+                // Whatever it was, a call of its own gets over it or tells what it is. A second one does no harm.
+                None => self.masters.run(&call.0, &call.1, DOING).await,
+            });
+        }
+        (answers, rode)
+    }
+
+    /// Calls of the script about `each` of them at a time. In a cluster each key is asked about on its own, as the servers
+    /// want it.
+    fn sweep_calls(&self, ids: &[RecordId], each: usize, what: &str) -> Vec<(Vec<u8>, Cmd)> {
+        let each = if self.masters.is_cluster() { 1 } else { each.max(1) };
+        let calls = ids.chunks(each).map(|ids| {
+            let keys: Vec<_> = ids.iter().map(|id| self.shared.key_of(id)).collect();
+            let call = self.shared.call_on(Script::Sweep, &keys, |call| {
+                call.arg(what);
+            });
+            (keys.into_iter().next().unwrap_or_default(), call)
+        });
+        calls.collect()
     }
 
     /// Whether this process may begin a pass; others may after `pause`.
@@ -154,6 +206,18 @@ impl RedisStore {
         let value = self.masters.run(&key, &call, DOING).await?;
         Ok(Told::new(value, DOING)?.0 == 1)
     }
+}
+
+/// What became of each key, of all calls.
+fn codes_of(answers: Vec<Result<Value, StoreError>>) -> Result<Vec<Value>, StoreError> {
+    let mut all = Vec::new();
+    for answer in answers {
+        match answer? {
+            Value::Array(codes) => all.extend(codes),
+            other => return Err(error::unexpected(&other, DOING)),
+        }
+    }
+    Ok(all)
 }
 
 /// How long everybody leaves the store alone after a pass that took so long.

@@ -10,6 +10,7 @@ mod network;
 mod peer;
 mod rare;
 mod refusal;
+mod ride;
 mod sentinel;
 mod skew;
 mod stage;

@@ -56,6 +56,7 @@ pub(crate) async fn measure(
     let store = place.open(folder).await?;
     let stock = Stock { expiring: arguments.records(), live: arguments.live, kind: kind.expires() };
     stock.take_in(&store).await?;
+    place.settle()?;
     let waits = match place.postgres() {
         Some(url) => Some(Waits::look(&url).await?),
         None => None,

@@ -95,6 +95,16 @@ impl Place {
         }
     }
 
+    /// Does away with what the filling left to do: it would be done in the turns that come first.
+    pub(crate) fn settle(&self) -> Result<()> {
+        if let Self::Postgres(server) = self {
+            for chore in ["VACUUM (ANALYZE)", "CHECKPOINT"] {
+                facts::ask_postgres(&server.url(), chore)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Where a server keeps its files.
     pub(crate) fn folder(&self) -> Option<&Path> {
         match self {
