@@ -11,6 +11,7 @@ use onlyonce_core::{Encrypted, KeyId, Keyring, RandomError, StoreError};
 
 use super::{OpenError, Opened};
 use crate::config::{ConfigError, EncryptionSettings};
+use crate::operator::now;
 
 /// The largest key file: 64 keys and something to say about each of them.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -53,11 +54,12 @@ impl Encryption {
 
     /// What its keys do not fit, if anything.
     pub(super) async fn misfit(&self) -> Result<Option<Misfit>, StoreError> {
-        self.encrypted.misfit(&self.encrypted.keys()).await
+        self.encrypted.misfit(&self.encrypted.noted().await?, &self.encrypted.keys()).await
     }
 
     async fn admit(&self, keys: &Keyring) -> Result<(), OpenError> {
-        match self.encrypted.misfit(keys).await.map_err(OpenError::Store)? {
+        let noted = self.encrypted.noted().await.map_err(OpenError::Store)?;
+        match self.encrypted.misfit(&noted, keys).await.map_err(OpenError::Store)? {
             None => {}
             Some(lost @ (Misfit::OtherKeys(_) | Misfit::AnotherKey(_))) if self.settings.accept_lost_keys => {
                 tracing::warn!(
@@ -67,15 +69,16 @@ impl Encryption {
             Some(misfit) => return Err(refused(&misfit)),
         }
         // Whoever sweeps or fails over may keep it from being written now: the next start notes it.
-        if let Err(error) = self.encrypted.note(keys).await {
+        if !noted.is_enough(keys, now())
+            && let Err(error) = self.encrypted.note(keys).await
+        {
             tracing::warn!(
                 error = super::told(&error),
                 "which key writes here could not be noted in the store"
             );
         }
-        let noted = self.encrypted.noted().await.unwrap_or_default();
         let missing: Vec<_> =
-            noted.into_iter().filter(|name| keys.ids().all(|id| id.as_str() != name)).collect();
+            noted.names().filter(|name| keys.ids().all(|id| id.as_str() != *name)).collect();
         if !missing.is_empty() {
             tracing::info!(
                 keys = missing.join(", "),
