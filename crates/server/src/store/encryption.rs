@@ -26,7 +26,7 @@ pub(crate) struct Encryption {
 
 impl Encryption {
     /// Encrypts what `opened` is given from here on.
-    pub(super) fn begin(opened: Opened, settings: &EncryptionSettings) -> Result<Opened, ConfigError> {
+    pub(crate) fn begin(opened: Opened, settings: &EncryptionSettings) -> Result<Opened, ConfigError> {
         let keys = read_keys(&settings.key_file)?.accepting_plain(settings.accept_plain);
         let encrypted = Arc::new(Encrypted::new(opened.store, keys));
         let replicated = opened.replicated.map(|mut replicated| {
@@ -37,13 +37,16 @@ impl Encryption {
         Ok(Opened { store: encrypted, replicated, encryption, ..opened })
     }
 
-    /// Reads the key file again, and goes on with what it says now. What cannot be used changes nothing.
-    pub(crate) async fn reload(&self) -> Result<(), OpenError> {
-        let keys = read_keys(&self.settings.key_file).map_err(OpenError::Settings)?;
-        let keys = keys.accepting_plain(self.settings.accept_plain);
+    /// What the key file says now. Nothing goes by it yet.
+    pub(crate) fn read(&self) -> Result<Keyring, ConfigError> {
+        Ok(read_keys(&self.settings.key_file)?.accepting_plain(self.settings.accept_plain))
+    }
+
+    /// Goes on with `keys`. What cannot be used changes nothing.
+    pub(crate) async fn rekey(&self, keys: &Arc<Keyring>) -> Result<(), OpenError> {
         // ORDER: before anything is written with them.
-        self.admit(&keys).await?;
-        self.encrypted.rekey(keys);
+        self.admit(keys).await?;
+        self.encrypted.rekey(Arc::clone(keys));
         Ok(())
     }
 
