@@ -25,7 +25,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use onlyonce_core::sweeper::Sweeping;
 use onlyonce_core::{Engine, Timestamp};
 use onlyonce_http::Body;
@@ -39,7 +38,7 @@ pub use self::client::{AdminClient, CallError, EventStream, ServerEvent};
 use self::health::Counted;
 use crate::body::OnItsWay;
 use crate::config::AdminSettings;
-use crate::listen::{Answers, Connection, Door, ListenAddress};
+use crate::listen::{Answers, Connection, Door, ListenAddress, Received};
 use crate::metrics::Metrics;
 use crate::operator::{Audit, Operator, Place, now};
 use crate::store::Tiers;
@@ -205,12 +204,12 @@ pub(crate) struct AdminService {
     connection: Arc<Connection>,
 }
 
-impl hyper::service::Service<Request<Incoming>> for AdminService {
+impl hyper::service::Service<Request<Received>> for AdminService {
     type Response = Response<OnItsWay<Body>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<Received>) -> Self::Future {
         let (admin, in_hand) = (Arc::clone(&self.admin), self.connection.request());
         let from = self.connection.peer.map_or_else(|| "unix socket".to_owned(), |peer| peer.to_string());
         Box::pin(async move {

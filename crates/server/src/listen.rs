@@ -2,6 +2,7 @@
 
 mod address;
 mod connection;
+mod received;
 pub(crate) mod wire;
 
 use std::convert::Infallible;
@@ -11,8 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::service::Service;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use onlyonce_http::Body;
@@ -29,6 +29,7 @@ use crate::config::DoorSettings;
 
 pub use address::ListenAddress;
 pub(crate) use connection::{Connection, InHand};
+pub(crate) use received::Received;
 
 /// How long to wait after accepting failed: out of file descriptors, most likely, and those come back.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(50);
@@ -36,7 +37,7 @@ const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// What answers the requests of connections.
 pub(crate) trait Answers: Clone + Send + Sync + 'static {
     /// Answers those of one connection.
-    type Service: Service<Request<Incoming>, Response = Response<OnItsWay<Body>>, Error = Infallible, Future: Send>
+    type Service: Service<Request<Received>, Response = Response<OnItsWay<Body>>, Error = Infallible, Future: Send>
         + Send
         + 'static;
 
@@ -175,7 +176,8 @@ impl<F: Answers> Serving<F> {
     {
         let connection = Arc::new(connection);
         let wire = Wire::new(io, self.settings.head, self.settings.patience, Arc::clone(&connection));
-        let service = self.front.serve(Arc::clone(&connection));
+        let answers = self.front.serve(Arc::clone(&connection));
+        let service = service_fn(move |request| answers.call(Received::with(request)));
         let mut serving = pin!(self.http.serve_connection_with_upgrades(TokioIo::new(wire), service));
         let ended = tokio::select! {
             ended = serving.as_mut() => ended,

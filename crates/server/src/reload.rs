@@ -3,6 +3,8 @@
 //! Only `[defaults]`, `[[route]]` and the keys of the encryption can change while the sidecar runs. A file that cannot be used is refused whole,
 //! and what was in force stays in force.
 
+mod keys;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use onlyonce_http::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
+use self::keys::Keys;
 use crate::config::{Config, Sources};
 use crate::promise::Promise;
 use crate::store::Encryption;
@@ -28,7 +31,7 @@ pub(crate) struct Reload {
     config: Config,
     engine: Engine,
     in_force: InForce,
-    encryption: Option<Encryption>,
+    keys: Keys,
     watching: Watching,
 }
 
@@ -81,7 +84,7 @@ impl Reload {
         in_force: InForce,
         encryption: Option<Encryption>,
     ) -> Self {
-        Self { sources, config, engine, in_force, encryption, watching }
+        Self { sources, config, engine, in_force, keys: Keys::new(encryption), watching }
     }
 
     /// Waits for reasons to reload, for ever. Cancel it to stop.
@@ -103,34 +106,40 @@ impl Reload {
                         self.apply().await;
                     }
                 }
+                () = self.keys.due() => {
+                    if self.keys.again().await {
+                        self.promise_anew();
+                    }
+                }
             }
         }
     }
 
     async fn apply(&mut self) {
-        if let Some(encryption) = &self.encryption
-            && let Err(error) = encryption.reload().await
-        {
-            tracing::error!("the new keys are refused, the old ones stay: {error}");
-        }
+        self.keys.reload().await;
         match self.read() {
             Ok(config) => {
                 for section in self.config.sections_that_differ(&config) {
                     tracing::warn!(section, "changed, but takes effect only after a restart");
                 }
                 tracing::info!(routes = config.merged.route.len(), "configuration reloaded");
-                let InForce { promise: in_force, configuration, .. } = &self.in_force;
-                let remark = in_force.load().store_remark.clone();
-                let promise = Promise::new(&config, self.engine.store().as_ref(), remark)
-                    .encrypted(self.encryption.as_ref());
-                if promise != **in_force.load() {
-                    tracing::warn!("the promise in force has changed:\n{promise}");
-                    in_force.store(Arc::new(promise));
-                }
-                configuration.store(Arc::new(config.show()));
+                self.in_force.configuration.store(Arc::new(config.show()));
                 self.config = config;
+                self.promise_anew();
             }
             Err(error) => tracing::error!("the new configuration is refused, the old one stays: {error}"),
+        }
+    }
+
+    /// Promises what can be promised now.
+    fn promise_anew(&self) {
+        let in_force = &self.in_force.promise;
+        let remark = in_force.load().store_remark.clone();
+        let promise = Promise::new(&self.config, self.engine.store().as_ref(), remark)
+            .encrypted(self.keys.encryption());
+        if promise != **in_force.load() {
+            tracing::warn!("the promise in force has changed:\n{promise}");
+            in_force.store(Arc::new(promise));
         }
     }
 

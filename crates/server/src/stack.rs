@@ -20,7 +20,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use onlyonce_core::Fence;
 use onlyonce_http::{Answered, Body, Handle, OnceLayer, OnceService};
 use tower::{Layer as _, Service as _};
@@ -28,7 +27,7 @@ use tower::{Layer as _, Service as _};
 use self::tunnel::Tunnels;
 use crate::body::{OnItsWay, Pace, Paced};
 use crate::config::Settings;
-use crate::listen::{Answers, Connection};
+use crate::listen::{Answers, Connection, Received};
 use crate::traces::Traces;
 use crate::upstream::Upstream;
 
@@ -71,7 +70,7 @@ impl Shared {
     async fn handle(
         self: Arc<Self>,
         mut once: OnceService<Upstream>,
-        request: Request<Incoming>,
+        request: Request<Received>,
         connection: Arc<Connection>,
     ) -> Result<Response<OnItsWay<Body>>, Infallible> {
         let in_hand = connection.request();
@@ -99,7 +98,7 @@ async fn traced(
     front: Arc<Shared>,
     (traces, routes): (Arc<Traces>, Handle),
     once: OnceService<Upstream>,
-    mut request: Request<Incoming>,
+    mut request: Request<Received>,
     connection: Arc<Connection>,
 ) -> Result<Response<OnItsWay<Body>>, Infallible> {
     let route = routes.route_name(request.uri().path());
@@ -140,12 +139,12 @@ pub(crate) struct FrontService {
     connection: Arc<Connection>,
 }
 
-impl hyper::service::Service<Request<Incoming>> for FrontService {
+impl hyper::service::Service<Request<Received>> for FrontService {
     type Response = Response<OnItsWay<Body>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<Received>) -> Self::Future {
         let front = Arc::clone(&self.front.0);
         let (once, connection) = (self.once.clone(), Arc::clone(&self.connection));
         match front.traces.clone() {

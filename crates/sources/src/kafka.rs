@@ -81,7 +81,7 @@ pub(crate) struct Topics {
     /// Wakes whoever waits to hear that partitions came or went.
     changed: Arc<Notify>,
     /// Held while offsets are committed: one that was read earlier must not be committed later.
-    committing: tokio::sync::Mutex<()>,
+    committing: Arc<tokio::sync::Mutex<()>>,
     /// INVARIANT: as many as there are unsettled deliveries: their partitions are paused meanwhile.
     retries: UnboundedSender<(Handle, Duration)>,
     waiting: tokio::sync::Mutex<UnboundedReceiver<(Handle, Duration)>>,
@@ -187,7 +187,7 @@ impl Topics {
         }
         let (retries, waiting) = unbounded_channel();
         let (consumer, waiting) = (Mutex::new(Some(Arc::new(reader))), tokio::sync::Mutex::new(waiting));
-        let committing = tokio::sync::Mutex::default();
+        let committing = Arc::default();
         Ok(Self { settings, consumer, producer, offsets, changed, committing, retries, waiting })
     }
 

@@ -303,7 +303,7 @@ impl Catalog {
     pub(crate) fn believe_absence(&self) -> Result<(), StoreError> {
         if self.segments.values().any(|segment| segment.lost_some) {
             return Err(StoreError::new(StoreErrorKind::Corrupt, "looking for a record")
-                .because("entries are damaged beyond knowing whose they were"));
+                .because("it is absent, or among entries that are damaged beyond knowing whose they were"));
         }
         Ok(())
     }

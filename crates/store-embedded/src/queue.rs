@@ -149,6 +149,12 @@ impl Queue {
         }
     }
 
+    /// Whether those who were answered last may still come back.
+    #[cfg(test)]
+    pub(crate) fn is_expecting(&self) -> bool {
+        self.waiting().returning.is_some()
+    }
+
     /// How far the next group is.
     pub(crate) fn progress(&self) -> Progress {
         let waiting = self.waiting();

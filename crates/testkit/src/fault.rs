@@ -22,6 +22,8 @@ use tokio::sync::Notify;
 pub enum Fault {
     /// The store refuses: nothing was applied, and that is known.
     Refuse,
+    /// The record cannot be read: it is damaged, and asking again does not help.
+    Damage,
     /// The command is lost on the way: nothing was applied, but nobody can know.
     LoseCommand,
     /// The reply is lost on the way: the command was applied and an error comes back.
@@ -117,6 +119,7 @@ impl Faulty {
                 Some(Fault::Refuse) => {
                     Err(StoreError::new(StoreErrorKind::Unavailable, "reaching the store"))
                 }
+                Some(Fault::Damage) => Err(StoreError::new(StoreErrorKind::Corrupt, "reading the record")),
                 Some(Fault::LoseCommand) => {
                     Err(StoreError::new(StoreErrorKind::TimedOut, "reaching the store"))
                 }

@@ -10,6 +10,7 @@ mod needle;
 mod receiver;
 mod service;
 mod sidecar;
+mod stage;
 
 mod canary;
 mod rotation;

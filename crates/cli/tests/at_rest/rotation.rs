@@ -2,77 +2,68 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use onlyonce_testkit::servers::{RedisOptions, RedisServer};
 use tempfile::TempDir;
 
 use crate::binary::onlyonce;
-use crate::service::Service;
-use crate::sidecar::{Sidecar, make_key};
-
-fn config(folder: &Path, service: &Service, more: &str) -> PathBuf {
-    let path = folder.join("onlyonce.toml");
-    let store = format!("file:{}", folder.join("store").display());
-    let keys = folder.join("keys").display().to_string();
-    let text = format!(
-        "[proxy]\nupstream = {:?}\n[store]\nurl = {store:?}\nencryption_key_file = {keys:?}\n{more}\n",
-        service.url()
-    );
-    fs::write(&path, text).unwrap();
-    path
-}
-
-/// Writes the key file of these keys, the one to write with first.
-fn write_keys(folder: &Path, lines: &[&str]) {
-    let path = folder.join("keys");
-    let _ = fs::remove_file(&path);
-    fs::write(&path, lines.join("\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-}
-
-fn line(folder: &Path, name: &str) -> String {
-    fs::read_to_string(make_key(folder, name)).unwrap().trim().to_owned()
-}
+use crate::sidecar::make_key;
+use crate::stage::Stage;
 
 #[test]
 fn keys_are_rotated_without_a_restart_and_a_lost_one_protects_its_records() {
-    let folder = TempDir::new().unwrap();
-    let service = Service::start("Content-Type: application/json\r\n", r#"{"paid":true}"#);
-    let (old, new) = (line(folder.path(), "old"), line(folder.path(), "new"));
-    let config = config(folder.path(), &service, "");
-    write_keys(folder.path(), &[&old]);
-    let mut sidecar = Sidecar::start(&config, folder.path());
+    let stage = Stage::new();
+    let (old, new) = (&stage.old, &stage.new);
+    let mut sidecar = stage.start();
     assert_eq!(sidecar.post("before").0, 200);
 
-    write_keys(folder.path(), &[&new, "# until its records have expired", &old]);
+    stage.write_keys(&[new, "# until its records have expired", old]);
     sidecar.signal("-HUP");
     sidecar.wait_for_log("encrypted with the key `new`");
     let guarantee = sidecar.get("/health/guarantee");
     assert!(guarantee.contains("the key `new`") && guarantee.contains("`old` read too"), "{guarantee}");
     assert_eq!(sidecar.post("after").0, 200);
-    write_keys(folder.path(), &["broken"]);
+    stage.write_keys(&["broken"]);
     sidecar.signal("-HUP");
     sidecar.wait_for_log("the new keys are refused, the old ones stay");
     assert!(sidecar.post("before").1.contains("idempotency-replayed: true"));
     sidecar.end();
-    assert_eq!(service.effects(), 2);
+    assert_eq!(stage.service.effects(), 2);
 
     // The old key is lost: what it wrote is refused, and is not run again.
-    write_keys(folder.path(), &[&new]);
-    let sidecar = Sidecar::start(&config, folder.path());
+    stage.write_keys(&[&stage.new]);
+    let sidecar = stage.start();
     let (status, text) = sidecar.post("before");
     assert!(status == 503 && text.contains("cannot be read"), "{text}");
     let (status, text) = sidecar.post("after");
     assert!(status == 200 && text.contains("idempotency-replayed: true"), "{text}");
     let (_, log) = sidecar.end();
     assert!(log.contains("encrypted with the key `old`, which is not in the key file"), "{log}");
-    assert_eq!(service.effects(), 2);
+    assert_eq!(stage.service.effects(), 2);
     // And found again.
-    write_keys(folder.path(), &[&new, &old]);
-    let sidecar = Sidecar::start(&config, folder.path());
+    stage.write_keys(&[new, old]);
+    let sidecar = stage.start();
     assert_eq!(sidecar.post("before").0, 200);
     sidecar.end();
-    assert_eq!(service.effects(), 2);
+    assert_eq!(stage.service.effects(), 2);
+}
+
+#[test]
+fn keys_that_came_during_an_outage_of_the_store_are_in_force_after_it() {
+    let server = RedisServer::start(RedisOptions::default()).unwrap();
+    let stage = Stage::over(TempDir::new().unwrap(), server.url());
+    let mut sidecar = stage.start();
+    assert_eq!(sidecar.post("before").0, 200);
+    server.pause();
+    stage.write_keys(&[&stage.new, &stage.old]);
+    sidecar.signal("-HUP");
+    sidecar.wait_for_log("they are tried again until it can, and the old ones stay meanwhile");
+    server.resume();
+    sidecar.wait_for_log("the keys that waited for the store are in force");
+    sidecar.wait_for_log("encrypted with the key `new`");
+    assert!(sidecar.get("/health/guarantee").contains("the key `new`"));
+    sidecar.end();
 }
 
 /// It does not start, and says this.
@@ -85,52 +76,45 @@ fn refused(config: &Path, expected: &str) {
 
 #[test]
 fn a_process_without_the_right_keys_says_so_and_does_not_start() {
-    let folder = TempDir::new().unwrap();
-    let service = Service::start("Content-Type: application/json\r\n", r#"{"paid":true}"#);
-    let path = config(folder.path(), &service, "");
-    let (old, new) = (line(folder.path(), "old"), line(folder.path(), "new"));
-    write_keys(folder.path(), &[&old]);
-    let sidecar = Sidecar::start(&path, folder.path());
+    let stage = Stage::new();
+    let (path, new) = (&stage.config, &stage.new);
+    let sidecar = stage.start();
     assert_eq!(sidecar.post("k").0, 200);
     sidecar.end();
     // Another file of keys; another key of the same name; no file.
-    write_keys(folder.path(), &[&new]);
-    refused(&path, "encrypted with `old`, and none of these keys is in the key file");
-    write_keys(folder.path(), &[&new.replacen("new", "old", 1)]);
-    refused(&path, "the key `old` in the key file is not the one of that name");
-    let encrypted = fs::read_to_string(&path).unwrap();
-    fs::write(&path, encrypted.replace("encryption_key_file", "#")).unwrap();
-    refused(&path, "and no key file is set");
+    stage.write_keys(&[&stage.new]);
+    refused(path, "encrypted with `old`, and none of these keys is in the key file");
+    stage.write_keys(&[&new.replacen("new", "old", 1)]);
+    refused(path, "the key `old` in the key file is not the one of that name");
+    let encrypted = fs::read_to_string(path).unwrap();
+    fs::write(path, encrypted.replace("encryption_key_file", "#")).unwrap();
+    refused(path, "and no key file is set");
     // A lost key is accepted where that is said, and by name.
-    write_keys(folder.path(), &[&new]);
-    config(folder.path(), &service, "accept_lost_keys = true");
-    let sidecar = Sidecar::start(&path, folder.path());
+    stage.write_keys(&[&stage.new]);
+    stage.configure("accept_lost_keys = true");
+    let sidecar = stage.start();
     assert_eq!((sidecar.post("k").0, sidecar.post("other").0), (503, 200));
     let (_, log) = sidecar.end();
     assert!(log.contains("store.accept_lost_keys lets it start"), "{log}");
     // From then on the new key is known here.
-    config(folder.path(), &service, "");
-    let sidecar = Sidecar::start(&path, folder.path());
+    stage.configure("");
+    let sidecar = stage.start();
     assert_eq!((sidecar.post("k").0, sidecar.post("other").0), (503, 200));
     sidecar.end();
-    assert_eq!(service.effects(), 2);
+    assert_eq!(stage.service.effects(), 2);
 }
 
 #[test]
 fn what_a_lost_key_encrypted_is_listed_as_unreadable_and_can_be_erased() {
-    let folder = TempDir::new().unwrap();
-    let service = Service::start("Content-Type: application/json\r\n", r#"{"paid":true}"#);
-    let path = config(folder.path(), &service, "");
-    let (old, new) = (line(folder.path(), "old"), line(folder.path(), "new"));
-    write_keys(folder.path(), &[&old]);
-    let sidecar = Sidecar::start(&path, folder.path());
+    let stage = Stage::new();
+    let sidecar = stage.start();
     for key in ["one", "two", "three"] {
         assert_eq!(sidecar.post(key).0, 200);
     }
     sidecar.end();
-    write_keys(folder.path(), &[&new]);
-    config(folder.path(), &service, "accept_lost_keys = true");
-    let sidecar = Sidecar::start(&path, folder.path());
+    stage.write_keys(&[&stage.new]);
+    stage.configure("accept_lost_keys = true");
+    let sidecar = stage.start();
     assert_eq!(sidecar.post("four").0, 200);
     let (status, text) = sidecar.post("one");
     let (_, body) = text.split_once("\r\n\r\n").unwrap();
@@ -163,9 +147,9 @@ fn what_a_lost_key_encrypted_is_listed_as_unreadable_and_can_be_erased() {
     let (_, told, _) = records(&["stats", "--json"]);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&told).unwrap()["completed"], 4);
     sidecar.end();
-    assert_eq!(service.effects(), 4);
+    assert_eq!(stage.service.effects(), 4);
     // Straight on the store, without any key: what is there is told, with a warning.
-    let store = format!("file:{}", folder.path().join("store").display());
+    let store = format!("file:{}", stage.folder.path().join("store").display());
     let direct = onlyonce(&["records", "list", "--json", "--store", &store]).output().unwrap();
     let warned = String::from_utf8(direct.stderr).unwrap();
     assert!(direct.status.success() && warned.contains("warning: the records of this store"), "{warned}");
@@ -174,29 +158,27 @@ fn what_a_lost_key_encrypted_is_listed_as_unreadable_and_can_be_erased() {
 
 #[test]
 fn records_from_before_are_read_only_where_that_was_said() {
-    let folder = TempDir::new().unwrap();
-    let service = Service::start("Content-Type: application/json\r\n", r#"{"paid":true}"#);
-    let path = config(folder.path(), &service, "");
-    let encrypted = fs::read_to_string(&path).unwrap();
+    let stage = Stage::new();
+    let path = &stage.config;
+    let encrypted = fs::read_to_string(path).unwrap();
     let plain: String = encrypted
         .lines()
         .filter(|line| !line.contains("key_file"))
         .fold(String::new(), |text, line| text + line + "\n");
-    fs::write(&path, plain).unwrap();
-    let sidecar = Sidecar::start(&path, folder.path());
+    fs::write(path, plain).unwrap();
+    let sidecar = stage.start();
     assert_eq!(sidecar.post("before").0, 200);
     sidecar.end();
 
-    write_keys(folder.path(), &[&line(folder.path(), "k1")]);
-    fs::write(&path, &encrypted).unwrap();
-    refused(&path, "set store.accept_plain = true until they have expired");
-    config(folder.path(), &service, "accept_plain = true");
-    let sidecar = Sidecar::start(&path, folder.path());
+    fs::write(path, &encrypted).unwrap();
+    refused(path, "set store.accept_plain = true until they have expired");
+    stage.configure("accept_plain = true");
+    let sidecar = stage.start();
     assert!(sidecar.get("/health/guarantee").contains("NOT ENCRYPTED ARE ACCEPTED"));
     let (status, text) = sidecar.post("before");
     assert!(status == 200 && text.contains("idempotency-replayed: true"), "{text}");
     sidecar.end();
-    assert_eq!(service.effects(), 1);
+    assert_eq!(stage.service.effects(), 1);
 }
 
 #[test]
@@ -219,14 +201,11 @@ fn a_key_file_that_others_can_read_is_refused_with_what_to_do() {
 
 #[test]
 fn records_are_exported_in_the_clear_with_the_key_and_as_they_are_without() {
-    let folder = TempDir::new().unwrap();
-    let service = Service::start("Content-Type: application/json\r\n", r#"{"paid":"plainly"}"#);
-    write_keys(folder.path(), &[&line(folder.path(), "k1")]);
-    let path = config(folder.path(), &service, "");
-    let sidecar = Sidecar::start(&path, folder.path());
+    let stage = Stage::new();
+    let sidecar = stage.start();
     assert_eq!(sidecar.post("k").0, 200);
     sidecar.end();
-    let at = |name: &str| folder.path().join(name).display().to_string();
+    let at = |name: &str| stage.folder.path().join(name).display().to_string();
     let (store, other, keys) = (format!("file:{}", at("store")), format!("file:{}", at("other")), at("keys"));
     let records = |args: &[&str]| {
         let done = onlyonce(&["records"]).args(args).output().unwrap();

@@ -1,10 +1,12 @@
 //! A service with secrets: it answers every request with the same head and body.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+
+use crate::binary::asked;
 
 /// A service on a port of its own, for as long as the test runs.
 #[derive(Debug, Clone)]
@@ -41,23 +43,10 @@ impl Service {
 
 fn serve(stream: &TcpStream, answer: &str, effects: &AtomicUsize) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
-    loop {
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line)? == 0 {
-                return Ok(());
-            }
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line == "\r\n" {
-                break;
-            }
-        }
-        reader.read_exact(&mut vec![0; length])?;
+    while asked(&mut reader)?.is_some() {
         effects.fetch_add(1, Ordering::SeqCst);
         let mut stream = stream;
         stream.write_all(answer.as_bytes())?;
     }
+    Ok(())
 }

@@ -1,6 +1,6 @@
-//! The binary, running, and a request to it.
+//! The binary, running, a request to it, and a request of it.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -146,4 +146,27 @@ pub(crate) fn answer(mut stream: TcpStream) -> (u16, String) {
     let _ = stream.read_to_end(&mut text);
     let text = String::from_utf8_lossy(&text).into_owned();
     (text.get(9..12).map_or(0, |status| status.parse().unwrap()), text)
+}
+
+/// The next request on a connection: what it says before its body, and its body. `None` once the other side has ended.
+pub(crate) fn asked(reader: &mut impl BufRead) -> io::Result<Option<(String, Vec<u8>)>> {
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().unwrap();
+        }
+        if line == "\r\n" {
+            break;
+        }
+        head.push_str(&line);
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok(Some((head, body)))
 }

@@ -1,9 +1,11 @@
 //! A service behind the binary: it counts its effects, and can be told to hold its answers back or to drop them.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+
+use crate::binary::asked;
 
 #[derive(Debug, Default)]
 struct State {
@@ -68,25 +70,7 @@ impl Upstream {
 
     fn serve(&self, stream: &TcpStream) -> std::io::Result<()> {
         let mut reader = BufReader::new(stream);
-        loop {
-            let (mut head, mut length) = (String::new(), 0);
-            loop {
-                let mut line = String::new();
-                if reader.read_line(&mut line)? == 0 {
-                    return Ok(());
-                }
-                if let Some((name, value)) = line.split_once(':')
-                    && name.eq_ignore_ascii_case("content-length")
-                {
-                    length = value.trim().parse().unwrap();
-                }
-                if line == "\r\n" {
-                    break;
-                }
-                head.push_str(&line);
-            }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body)?;
+        while let Some((head, body)) = asked(&mut reader)? {
             let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
             let number = self.take_effect(&target, head);
             if target.starts_with("/drop")
@@ -104,6 +88,7 @@ impl Upstream {
                 answer.len()
             )?;
         }
+        Ok(())
     }
 
     fn take_effect(&self, target: &str, head: String) -> usize {

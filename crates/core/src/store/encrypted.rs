@@ -29,7 +29,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use self::cipher::Under;
-pub use self::fit::{Misfit, misfit};
+pub use self::fit::{Misfit, Noted, misfit};
 pub use self::keyring::{KeyId, Keyring, random_key};
 use super::{
     Batch, Durability, Imported, Listing, Page, Stats, Store, StoreError, StoreFuture, SweepBudget, Swept,
@@ -66,8 +66,8 @@ impl Encrypted {
     }
 
     /// Goes on with other keys. What is under way ends with those it began with.
-    pub fn rekey(&self, keys: Keyring) {
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+    pub fn rekey(&self, keys: impl Into<Arc<Keyring>>) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys.into();
     }
 
     /// The keys in use.

@@ -1,12 +1,17 @@
 //! Which keys read what, and what is read without one.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use onlyonce_core::house::{self, count_callers};
+use onlyonce_core::record::{STEPS_MAX, State};
 use onlyonce_core::store::encrypted::{Misfit, misfit};
 use onlyonce_core::store::{Listing, Page, StoreErrorKind};
 use onlyonce_core::transition::{Claim, Complete, CompleteAnswer, Erase};
-use onlyonce_core::{Encrypted, Fingerprint, Keyring, Rules, Store as _, UnknownPolicy};
+use onlyonce_core::{Clock as _, Encrypted, Fingerprint, Keyring, Rules, Store as _, UnknownPolicy};
+use onlyonce_testkit::fault::Operation;
 use onlyonce_testkit::fixture::{LEASE, outcome};
-use onlyonce_testkit::{Clocked, Scene, run};
+use onlyonce_testkit::{Clocked, Fault, Faulty, Scene, run};
 
 use crate::{Pair, body_of, cause, ring, scene_of};
 
@@ -64,7 +69,7 @@ fn after_a_rotation_old_records_are_read_and_new_ones_written_with_the_new_key()
 fn keys_can_be_changed_while_the_store_is_in_use() {
     run(async {
         let pair = Pair::new(ring(&[("old", 1)]));
-        let store = std::sync::Arc::new(Encrypted::new(pair.stolen.clone(), ring(&[("old", 1)])));
+        let store = Arc::new(Encrypted::new(pair.stolen.clone(), ring(&[("old", 1)])));
         let fixture = Clocked::new(store.clone(), pair.clock.clone());
         let scene = Scene::new(&fixture);
         scene.completed("before").await;
@@ -101,6 +106,11 @@ fn a_record_from_before_encryption_is_read_only_where_that_is_accepted() {
     });
 }
 
+/// The keys that are noted to have written there.
+async fn names(store: &Encrypted) -> Vec<String> {
+    store.noted().await.unwrap().names().map(str::to_owned).collect()
+}
+
 #[test]
 fn keys_that_do_not_fit_the_store_are_told_before_anything_is_read() {
     run(async {
@@ -121,12 +131,92 @@ fn keys_that_do_not_fit_the_store_are_told_before_anything_is_read() {
         for _ in 0..2 {
             store.note(&both).await.unwrap();
         }
-        assert_eq!(store.noted().await.unwrap(), ["k1", "k2"]);
+        assert_eq!(names(&store).await, ["k1", "k2"]);
         assert_eq!(seen(Some(&new)).await, None);
         // Nobody's operation: neither listed nor counted, and readable without the keys that are gone.
         let lost = Encrypted::new(pair.stolen.clone(), new);
         assert_eq!(lost.list(&Listing::default()).await.unwrap(), Page::default());
         assert_eq!(count_callers(&lost).await.unwrap().records(), 0);
+    });
+}
+
+#[test]
+fn keys_are_noted_again_only_when_there_is_something_to_note() {
+    run(async {
+        let pair = Pair::new(ring(&[("k1", 1)]));
+        let store = Encrypted::new(pair.stolen.clone(), ring(&[("k1", 1)]));
+        let is_enough = async |keys: &Keyring| store.noted().await.unwrap().is_enough(keys, pair.clock.now());
+        let (both, one) = (ring(&[("k2", 2), ("k1", 1)]), store.keys());
+        assert!(!is_enough(&one).await, "nothing is noted");
+        store.note(&one).await.unwrap();
+        assert!(is_enough(&one).await && !is_enough(&both).await);
+        let day = Duration::from_hours(24);
+        // Whoever starts every six hours writes about once a day, and never lets it go.
+        let mut writes = 0;
+        for _ in 0..40 {
+            pair.clock.advance(day / 4);
+            if !is_enough(&one).await {
+                store.note(&one).await.unwrap();
+                writes += 1;
+            }
+            assert!(is_enough(&one).await);
+        }
+        assert!((1..=10).contains(&writes), "{writes}");
+        // It goes with the records of a month: for longer it would keep others from going.
+        let record = pair.raw(&house::ENCRYPTION).await;
+        let State::Released { expires_at } = record.state else { panic!("released, not {record:?}") };
+        assert!(pair.clock.now().until(expires_at) <= 31 * day, "{record:?}");
+        pair.clock.advance(32 * day);
+        assert!(!is_enough(&one).await && names(&store).await.is_empty());
+    });
+}
+
+#[test]
+fn a_damaged_note_keeps_nobody_from_opening_the_store() {
+    run(async {
+        let pair = Pair::new(ring(&[("k1", 1)]));
+        let damaged = Arc::new(Faulty::new(pair.stolen.clone()));
+        let store = Encrypted::new(damaged.clone(), ring(&[("k1", 1)]));
+        store.note(&store.keys()).await.unwrap();
+        for keys in [None, Some(&ring(&[("k2", 2)])), Some(&*store.keys())] {
+            assert_eq!(
+                misfit(&*damaged, keys).await.unwrap().is_none(),
+                keys.is_some_and(|k| k.first().as_str() == "k1")
+            );
+            // The note, and then also the records that would show whether they are encrypted.
+            damaged.next_times(2, Operation::Other, &Fault::Damage);
+            assert_eq!(misfit(&*damaged, keys).await.unwrap(), None);
+            damaged.heal();
+        }
+        damaged.next(Operation::Other, Fault::Refuse);
+        assert!(misfit(&*damaged, None).await.unwrap_err().is_retryable(), "an outage says nothing");
+        damaged.next(Operation::Other, Fault::Damage);
+        assert!(
+            !store.noted().await.unwrap().is_enough(&store.keys(), pair.clock.now()),
+            "not known to be noted"
+        );
+    });
+}
+
+#[test]
+fn more_keys_than_can_be_noted_keep_the_last_of_them_in() {
+    run(async {
+        let pair = Pair::new(ring(&[("k1", 1)]));
+        let store = Encrypted::new(pair.stolen.clone(), ring(&[("k1", 1)]));
+        let key = |number: usize| ring(&[(&format!("k{number}"), u8::try_from(number).unwrap())]);
+        for number in 1..=STEPS_MAX {
+            let seen = misfit(&*pair.stolen, Some(&key(STEPS_MAX + 1))).await.unwrap();
+            assert_eq!(seen.is_some(), number > 1, "others have written here");
+            store.note(&key(number)).await.unwrap();
+        }
+        let error = store.note(&key(STEPS_MAX + 1)).await.unwrap_err();
+        assert!(cause(&error).contains("more keys"), "{error:?}");
+        assert_eq!(names(&store).await.len(), STEPS_MAX);
+        // It may be that this one wrote, and could not be noted.
+        assert_eq!(misfit(&*pair.stolen, Some(&key(STEPS_MAX + 1))).await.unwrap(), None);
+        let another = ring(&[("k1", 2)]);
+        let seen = misfit(&*pair.stolen, Some(&another)).await.unwrap();
+        assert_eq!(seen, Some(Misfit::AnotherKey("k1".to_owned())), "what is known is still told");
     });
 }
 
@@ -143,10 +233,10 @@ fn a_process_that_died_while_it_noted_its_key_is_followed_by_the_next() {
         pair.stolen.claim(&claim).await.unwrap();
         let store = Encrypted::new(pair.stolen.clone(), ring(&[("k1", 1)]));
         store.note(&store.keys()).await.unwrap();
-        assert_eq!(store.noted().await.unwrap(), [""; 0], "while it may live it is not hurried");
+        assert_eq!(names(&store).await, [""; 0], "while it may live it is not hurried");
         dying.advance(LEASE).await;
         store.note(&store.keys()).await.unwrap();
-        assert_eq!(store.noted().await.unwrap(), ["k1"]);
+        assert_eq!(names(&store).await, ["k1"]);
     });
 }
 

@@ -9,13 +9,13 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, 
 use http::header::{X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::Incoming;
 use onlyonce_http::{Body, ProblemKind};
 use serde_json::{Value, json};
 
 use super::{Admin, events, guard};
 use crate::body::{Pace, Paced};
 use crate::dashboard::{self, Asset};
+use crate::listen::Received;
 use crate::operator::{Asked, Target};
 use crate::refusal::Refusal;
 
@@ -70,7 +70,7 @@ fn nothing_here() -> Refusal {
 }
 
 /// Answers one request.
-pub(super) async fn answer(admin: &Arc<Admin>, request: Request<Incoming>, from: String) -> Response<Body> {
+pub(super) async fn answer(admin: &Arc<Admin>, request: Request<Received>, from: String) -> Response<Body> {
     let mut response = match routed(admin, request, from).await {
         Ok(response) => response,
         Err(refusal) => refusal.into_answer(),
@@ -86,7 +86,7 @@ pub(super) async fn answer(admin: &Arc<Admin>, request: Request<Incoming>, from:
 
 async fn routed(
     admin: &Arc<Admin>,
-    request: Request<Incoming>,
+    request: Request<Received>,
     from: String,
 ) -> Result<Response<Body>, Refusal> {
     let way = Way::find(request.uri().path())?;
@@ -117,7 +117,7 @@ async fn routed(
 async fn records(
     admin: &Arc<Admin>,
     target: Target,
-    request: Request<Incoming>,
+    request: Request<Received>,
     from: String,
 ) -> Result<Response<Body>, Refusal> {
     let query = Query::<Vec<(String, String)>>::try_from_uri(request.uri())
@@ -149,7 +149,7 @@ async fn records(
 }
 
 /// The whole body of a command.
-async fn whole(request: Request<Incoming>) -> Result<Bytes, Refusal> {
+async fn whole(request: Request<Received>) -> Result<Bytes, Refusal> {
     let body = Limited::new(Paced::new(request.into_body(), PACE), COMMAND_BYTES_MAX);
     match body.collect().await {
         Ok(body) => Ok(body.to_bytes()),

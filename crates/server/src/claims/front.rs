@@ -8,7 +8,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::response::IntoResponse as _;
 use http::{Request, Response};
-use hyper::body::Incoming;
 use onlyonce_http::{Body, ProblemKind};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,7 +17,7 @@ use super::refusal::Refusal;
 use super::router::{self, Api};
 use crate::body::{OnItsWay, Pace, Paced};
 use crate::config::ServeSettings;
-use crate::listen::{Answers, Connection};
+use crate::listen::{Answers, Connection, Received};
 use crate::traces::Traces;
 
 /// Cancelled when the caller of a request is gone: what only waits for them may stop.
@@ -54,7 +53,7 @@ impl ClaimsFront {
 
     async fn handle(
         self,
-        request: Request<Incoming>,
+        request: Request<Received>,
         connection: Arc<Connection>,
     ) -> Result<Response<OnItsWay<Body>>, Infallible> {
         let in_hand = connection.request();
@@ -94,12 +93,12 @@ pub(crate) struct ClaimsService {
     connection: Arc<Connection>,
 }
 
-impl hyper::service::Service<Request<Incoming>> for ClaimsService {
+impl hyper::service::Service<Request<Received>> for ClaimsService {
     type Response = Response<OnItsWay<Body>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<Received>) -> Self::Future {
         Box::pin(self.front.clone().handle(request, Arc::clone(&self.connection)))
     }
 }

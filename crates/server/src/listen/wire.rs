@@ -26,7 +26,7 @@ const UNREADABLE: &[u8] = b"\0\r\n\r\n";
 
 /// The most that is read and thrown away after our last byte, so that the client can read it before the connection
 /// is gone.
-const LINGER_BYTES_MAX: usize = 256 * 1024;
+pub(super) const LINGER_BYTES_MAX: usize = 256 * 1024;
 
 /// How long that may take.
 const LINGER_FOR: Duration = Duration::from_secs(2);

@@ -2,15 +2,15 @@
 
 use http::header::{HOST, HeaderName};
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
 use onlyonce_http::Body;
 
+use crate::listen::Received;
 use crate::upstream::{Upstream, refuse};
 
 const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 
 /// The refusal of what must not go further.
-pub(super) fn judge(request: &Request<Incoming>, upstream: &Upstream) -> Option<Response<Body>> {
+pub(super) fn judge(request: &Request<Received>, upstream: &Upstream) -> Option<Response<Body>> {
     let headers = request.headers();
     if request.method() == Method::CONNECT {
         return Some(refuse(StatusCode::METHOD_NOT_ALLOWED, "a sidecar is no tunnel: CONNECT is not served"));

@@ -6,7 +6,6 @@
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Either;
-use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use onlyonce_http::Body;
@@ -14,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::body::{OnItsWay, Pace, Paced};
-use crate::listen::{Connection, InHand};
+use crate::listen::{Connection, InHand, Received};
 use crate::upstream::{AnswerBody, Upstream, hop};
 use std::sync::Arc;
 
@@ -26,7 +25,7 @@ pub(super) struct Tunnels {
 }
 
 /// The protocol that a request may switch to.
-pub(super) fn protocol(request: &Request<Incoming>) -> Option<HeaderValue> {
+pub(super) fn protocol(request: &Request<Received>) -> Option<HeaderValue> {
     if request.method() != Method::GET || request.version() != Version::HTTP_11 {
         return None;
     }
@@ -39,7 +38,7 @@ impl Tunnels {
     pub(super) async fn open(
         &self,
         upstream: &Upstream,
-        mut request: Request<Incoming>,
+        mut request: Request<Received>,
         protocol: HeaderValue,
         connection: Arc<Connection>,
         in_hand: InHand,

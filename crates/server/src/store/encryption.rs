@@ -11,6 +11,7 @@ use onlyonce_core::{Encrypted, KeyId, Keyring, RandomError, StoreError};
 
 use super::{OpenError, Opened};
 use crate::config::{ConfigError, EncryptionSettings};
+use crate::operator::now;
 
 /// The largest key file: 64 keys and something to say about each of them.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -25,7 +26,7 @@ pub(crate) struct Encryption {
 
 impl Encryption {
     /// Encrypts what `opened` is given from here on.
-    pub(super) fn begin(opened: Opened, settings: &EncryptionSettings) -> Result<Opened, ConfigError> {
+    pub(crate) fn begin(opened: Opened, settings: &EncryptionSettings) -> Result<Opened, ConfigError> {
         let keys = read_keys(&settings.key_file)?.accepting_plain(settings.accept_plain);
         let encrypted = Arc::new(Encrypted::new(opened.store, keys));
         let replicated = opened.replicated.map(|mut replicated| {
@@ -36,13 +37,16 @@ impl Encryption {
         Ok(Opened { store: encrypted, replicated, encryption, ..opened })
     }
 
-    /// Reads the key file again, and goes on with what it says now. What cannot be used changes nothing.
-    pub(crate) async fn reload(&self) -> Result<(), OpenError> {
-        let keys = read_keys(&self.settings.key_file).map_err(OpenError::Settings)?;
-        let keys = keys.accepting_plain(self.settings.accept_plain);
+    /// What the key file says now. Nothing goes by it yet.
+    pub(crate) fn read(&self) -> Result<Keyring, ConfigError> {
+        Ok(read_keys(&self.settings.key_file)?.accepting_plain(self.settings.accept_plain))
+    }
+
+    /// Goes on with `keys`. What cannot be used changes nothing.
+    pub(crate) async fn rekey(&self, keys: &Arc<Keyring>) -> Result<(), OpenError> {
         // ORDER: before anything is written with them.
-        self.admit(&keys).await?;
-        self.encrypted.rekey(keys);
+        self.admit(keys).await?;
+        self.encrypted.rekey(Arc::clone(keys));
         Ok(())
     }
 
@@ -53,11 +57,12 @@ impl Encryption {
 
     /// What its keys do not fit, if anything.
     pub(super) async fn misfit(&self) -> Result<Option<Misfit>, StoreError> {
-        self.encrypted.misfit(&self.encrypted.keys()).await
+        self.encrypted.misfit(&self.encrypted.noted().await?, &self.encrypted.keys()).await
     }
 
     async fn admit(&self, keys: &Keyring) -> Result<(), OpenError> {
-        match self.encrypted.misfit(keys).await.map_err(OpenError::Store)? {
+        let noted = self.encrypted.noted().await.map_err(OpenError::Store)?;
+        match self.encrypted.misfit(&noted, keys).await.map_err(OpenError::Store)? {
             None => {}
             Some(lost @ (Misfit::OtherKeys(_) | Misfit::AnotherKey(_))) if self.settings.accept_lost_keys => {
                 tracing::warn!(
@@ -67,15 +72,16 @@ impl Encryption {
             Some(misfit) => return Err(refused(&misfit)),
         }
         // Whoever sweeps or fails over may keep it from being written now: the next start notes it.
-        if let Err(error) = self.encrypted.note(keys).await {
+        if !noted.is_enough(keys, now())
+            && let Err(error) = self.encrypted.note(keys).await
+        {
             tracing::warn!(
                 error = super::told(&error),
                 "which key writes here could not be noted in the store"
             );
         }
-        let noted = self.encrypted.noted().await.unwrap_or_default();
         let missing: Vec<_> =
-            noted.into_iter().filter(|name| keys.ids().all(|id| id.as_str() != name)).collect();
+            noted.names().filter(|name| keys.ids().all(|id| id.as_str() != *name)).collect();
         if !missing.is_empty() {
             tracing::info!(
                 keys = missing.join(", "),

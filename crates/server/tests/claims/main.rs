@@ -10,4 +10,5 @@ mod operators;
 mod remote;
 mod stage;
 mod tenants;
+mod unread;
 mod waiting;

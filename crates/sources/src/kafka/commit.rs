@@ -1,10 +1,13 @@
 //! Commits how far partitions have come, and says of each for itself whether that worked.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
 
 use onlyonce_inbox::{Settled, SourceError};
 use rdkafka::consumer::{CommitMode, Consumer as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use tokio::sync::OwnedMutexGuard;
 
 use super::failure::{failed, is_lost, unavailable};
 use super::offsets::Place;
@@ -40,7 +43,6 @@ impl Topics {
 
     /// Commits how far each of `places` has come. Answers those for which that failed.
     async fn commit_each(&self, places: &BTreeSet<Place>) -> HashMap<Place, Failure> {
-        let _turn = self.committing.lock().await;
         let failure = match self.commit_together(places.iter()).await {
             Ok(()) => return HashMap::new(),
             Err(failure) => failure,
@@ -59,6 +61,12 @@ impl Topics {
     }
 
     async fn commit_together(&self, places: impl IntoIterator<Item = &Place>) -> Result<(), Failure> {
+        let passing = |error| Failure { error, is_lost: false };
+        let turn = Arc::clone(&self.committing).lock_owned();
+        let turn = tokio::time::timeout(self.settings.timeout, turn).await;
+        let turn =
+            turn.map_err(|_| passing(unavailable(DOING, "an earlier commit has not been answered yet")))?;
+        // ORDER: how far they have come is read in turn.
         let mut list = TopicPartitionList::new();
         for place in places {
             if let Some(position) = self.offsets().position(place) {
@@ -67,13 +75,9 @@ impl Topics {
             }
         }
         let Some(consumer) = self.consumer().filter(|_| list.count() > 0) else { return Ok(()) };
-        let committing = tokio::task::spawn_blocking(move || consumer.commit(&list, CommitMode::Sync));
-        let passing = |error| Failure { error, is_lost: false };
-        match tokio::time::timeout(self.settings.timeout, committing).await {
-            Ok(Ok(committed)) => committed.map_err(told),
-            Ok(Err(error)) => Err(passing(unavailable(DOING, error))),
-            Err(_) => Err(passing(unavailable(DOING, "no answer in time"))),
-        }
+        let commit = move || consumer.commit(&list, CommitMode::Sync);
+        let committed = to_its_end(turn, self.settings.timeout, commit).await.map_err(passing)?;
+        committed.map_err(told)
     }
 
     /// Waits until the client says that these are not ours any more, as the broker did: not longer than for an answer.
@@ -93,6 +97,47 @@ impl Topics {
     }
 }
 
+/// What `commit` says, if it does `within` that time.
+///
+/// INVARIANT: the turn is over when `commit` has ended, also when nobody waits for it any more. The client may still make one
+/// that was not answered in time: after a newer one, it would set the group back.
+async fn to_its_end<T: Send + 'static>(
+    turn: OwnedMutexGuard<()>,
+    within: Duration,
+    commit: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, SourceError> {
+    let committing = tokio::task::spawn_blocking(move || {
+        let committed = commit();
+        drop(turn);
+        committed
+    });
+    match tokio::time::timeout(within, committing).await {
+        Ok(Ok(committed)) => Ok(committed),
+        Ok(Err(error)) => Err(unavailable(DOING, error)),
+        Err(_) => Err(unavailable(DOING, "no answer in time")),
+    }
+}
+
 fn told(error: rdkafka::error::KafkaError) -> Failure {
     Failure { is_lost: is_lost(&error), error: failed(DOING, error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_commit_that_was_late_is_not_overtaken() {
+        let committing = Arc::<tokio::sync::Mutex<()>>::default();
+        let (answer, answered) = mpsc::channel();
+        let turn = Arc::clone(&committing).lock_owned().await;
+        let late = to_its_end(turn, Duration::from_millis(1), move || answered.recv()).await;
+        assert!(late.is_err_and(|error| error.is_retryable()));
+        assert!(committing.try_lock().is_err(), "the client may still make it");
+        answer.send(()).expect("it is waited for");
+        let turn = Arc::clone(&committing).lock_owned().await;
+        assert_eq!(to_its_end(turn, Duration::MAX, || 7).await.ok(), Some(7), "the next one has its turn");
+    }
 }

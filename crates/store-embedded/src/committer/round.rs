@@ -198,6 +198,56 @@ mod tests {
     }
 
     #[test]
+    fn those_who_come_back_after_a_few_turns_are_still_expected() {
+        let queue = Arc::<Queue>::default();
+        // On one thread: who has a turn when is certain.
+        runtime().block_on(async {
+            let (waiting, received) = group();
+            let returning = received.into_iter().map(|received| {
+                let queue = Arc::clone(&queue);
+                tokio::spawn(async move {
+                    received.await.unwrap();
+                    // So many turns pass in vain before it comes.
+                    for _ in 2..PASSES {
+                        tokio::task::yield_now().await;
+                    }
+                    let is_expected = queue.is_expecting();
+                    queue.push(Job::Sweep(SweepBudget::DEFAULT, oneshot::channel().0)).unwrap();
+                    is_expected
+                })
+            });
+            let returning: Vec<_> = returning.collect();
+            hand_out(&queue, waiting);
+            for returning in returning {
+                assert!(returning.await.unwrap(), "it came to a group that did not wait for it");
+            }
+            // And nobody else is.
+            while queue.is_expecting() {
+                tokio::task::yield_now().await;
+            }
+        });
+        assert_eq!(queue.len(), GROUP);
+    }
+
+    #[test]
+    fn a_runtime_that_stands_still_keeps_nobody_of_another_from_an_answer() {
+        // Nobody drives it: what is started there does not run.
+        let still = runtime();
+        let (mut waiting, kept) = still.block_on(async { group() });
+        let (there, mut received) = runtime().block_on(async { group() });
+        let (nowhere, received_nowhere) = group();
+        waiting.extend(there);
+        waiting.extend(nowhere);
+        received.extend(received_nowhere);
+        hand_out(&Arc::default(), waiting);
+        for received in &mut received {
+            assert!(received.try_recv().is_ok(), "it waits for a runtime that is not its own");
+        }
+        drop(still);
+        runtime().block_on(all(kept));
+    }
+
+    #[test]
     fn a_group_does_not_wait_for_those_who_stay_away() {
         assert_eq!(taken_after(2), 2);
     }

@@ -116,6 +116,9 @@ impl Closed {
             Err(error) => {
                 let damage = matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::Unsupported);
                 assert!(damage, "{error:?}");
+                // Of one that never was, nobody can know that it was not what is damaged.
+                let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                assert!(record.is_some() || why.starts_with("it is absent, or among"), "{error:?}");
                 None
             }
         };

@@ -11,11 +11,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Encrypted, Keyring, cipher, record};
+use crate::clock::Timestamp;
 use crate::fingerprint::{Fingerprint, Rules};
 use crate::house;
 use crate::lease::{Lease, Retention};
 use crate::outcome::Outcome;
-use crate::record::{Owner, Record, STEPS_MAX, State, StepName};
+use crate::record::{Owner, Record, STEPS_MAX, State, Step, StepName};
 use crate::store::{Listing, Store, StoreError, StoreErrorKind};
 use crate::transition::{Claim, ClaimAnswer, RecordStep, Release, StepAnswer, Terms, Token, UnknownPolicy};
 
@@ -26,6 +27,8 @@ const SAMPLE: usize = 20;
 /// For how long keys stay noted after the last start that noted one. Not longer than most records live: a record that stays for
 /// years would keep others in an embedded store, which removes them together.
 const NOTED_FOR: Duration = Duration::from_hours(31 * 24);
+/// What stays noted for at least so long need not be noted again: one write a day is enough, however often a process starts.
+const NOTED_ENOUGH: Duration = Duration::from_hours(30 * 24);
 const DOING: &str = "seeing which keys the store was written with";
 
 /// Why the keys at hand do not fit a store.
@@ -70,38 +73,72 @@ impl fmt::Display for Misfit {
 
 /// Sees whether `keys` fit what `store` holds as it is, and says what does not. Writes nothing.
 pub async fn misfit(store: &dyn Store, keys: Option<&Keyring>) -> Result<Option<Misfit>, StoreError> {
-    let noted = match store.lookup(&house::ENCRYPTION).await {
-        // A store that is damaged in places serves what it can; this check must not keep it from that.
-        Err(error) if error.is_unreadable() => {
-            tracing::warn!(%error, "which keys the store was written with cannot be read, and is not checked");
-            None
-        }
-        noted => noted?,
-    };
-    let names = noted.iter().flat_map(|record| &record.steps).map(|step| step.name.as_str().to_owned());
-    let names: Vec<_> = names.collect();
-    let Some(keys) = keys else {
-        return Ok((!names.is_empty()).then_some(Misfit::NoKeys(names)));
-    };
-    if names.is_empty() {
-        let is_plain = !keys.accepts_plain() && holds_plain(store).await?;
-        return Ok(is_plain.then_some(Misfit::Plain));
+    Noted::of(store).await?.misfit(store, keys).await
+}
+
+/// Which keys are noted to have written to a store, as it said once.
+#[derive(Debug, Clone, Default)]
+pub struct Noted {
+    /// One for each key.
+    steps: Vec<Step>,
+    /// Until when it stays noted, while nobody is at it.
+    until: Option<Timestamp>,
+}
+
+impl Noted {
+    async fn of(store: &dyn Store) -> Result<Self, StoreError> {
+        let record = match store.lookup(&house::ENCRYPTION).await {
+            // A store that is damaged in places serves what it can; this check must not keep it from that.
+            Err(error) if error.is_unreadable() => {
+                tracing::warn!(%error, "which keys the store was written with cannot be read, and is not checked");
+                None
+            }
+            record => record?,
+        };
+        Ok(record.map_or_else(Self::default, |record| {
+            let until = match record.state {
+                State::Released { expires_at } => Some(expires_at),
+                _ => None,
+            };
+            Self { steps: record.steps, until }
+        }))
     }
-    let mut is_one_known = false;
-    for step in noted.iter().flat_map(|record| &record.steps) {
-        if keys.named(step.name.as_str().as_bytes()).is_none() {
-            continue;
-        }
-        is_one_known = true;
-        let proof =
-            step.value.as_ref().map(|value| record::open_step(keys, &house::ENCRYPTION, &step.name, value));
-        if !matches!(proof, Some(Ok(proof)) if proof == PROOF) {
-            return Ok(Some(Misfit::AnotherKey(step.name.as_str().to_owned())));
-        }
+
+    /// Their names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().map(|step| step.name.as_str())
     }
-    // Where no more could be noted, those at hand may have come later.
-    let is_known_of_all = names.len() < STEPS_MAX;
-    Ok((!is_one_known && is_known_of_all).then_some(Misfit::OtherKeys(names)))
+
+    /// Whether the first of `keys` is among them, and stays so for long enough: there is nothing to note at `now`.
+    pub fn is_enough(&self, keys: &Keyring, now: Timestamp) -> bool {
+        let is_noted = self.names().any(|name| name == keys.first().as_str());
+        is_noted && self.until.is_some_and(|until| until >= now + NOTED_ENOUGH)
+    }
+
+    async fn misfit(&self, store: &dyn Store, keys: Option<&Keyring>) -> Result<Option<Misfit>, StoreError> {
+        let names = || self.names().map(str::to_owned).collect::<Vec<_>>();
+        let Some(keys) = keys else {
+            return Ok((!self.steps.is_empty()).then(|| Misfit::NoKeys(names())));
+        };
+        if self.steps.is_empty() {
+            let is_plain = !keys.accepts_plain() && holds_plain(store).await?;
+            return Ok(is_plain.then_some(Misfit::Plain));
+        }
+        let mut is_one_known = false;
+        for step in &self.steps {
+            if keys.named(step.name.as_str().as_bytes()).is_none() {
+                continue;
+            }
+            is_one_known = true;
+            let open = |value| record::open_step(keys, &house::ENCRYPTION, &step.name, value);
+            if !matches!(step.value.as_ref().map(open), Some(Ok(proof)) if proof == PROOF) {
+                return Ok(Some(Misfit::AnotherKey(step.name.as_str().to_owned())));
+            }
+        }
+        // Where no more could be noted, those at hand may have come later.
+        let is_known_of_all = self.steps.len() < STEPS_MAX;
+        Ok((!is_one_known && is_known_of_all).then(|| Misfit::OtherKeys(names())))
+    }
 }
 
 /// Whether a few records show that what is kept here is in the clear.
@@ -126,16 +163,14 @@ fn is_plain(record: &Record) -> bool {
 }
 
 impl Encrypted {
-    /// Sees whether `keys` fit what the store holds. See [`misfit`].
-    pub async fn misfit(&self, keys: &Keyring) -> Result<Option<Misfit>, StoreError> {
-        misfit(&*self.store, Some(keys)).await
+    /// Which keys are noted to have written there. Nothing, where that is damaged.
+    pub async fn noted(&self) -> Result<Noted, StoreError> {
+        Noted::of(&*self.store).await
     }
 
-    /// The names of the keys that are noted to have written there.
-    pub async fn noted(&self) -> Result<Vec<String>, StoreError> {
-        let noted = self.store.lookup(&house::ENCRYPTION).await?;
-        let steps = noted.map(|record| record.steps).unwrap_or_default();
-        Ok(steps.iter().map(|step| step.name.as_str().to_owned()).collect())
+    /// Sees whether `keys` fit what the store holds, where `noted` is what it says of that. See [`misfit`].
+    pub async fn misfit(&self, noted: &Noted, keys: &Keyring) -> Result<Option<Misfit>, StoreError> {
+        noted.misfit(&*self.store, Some(keys)).await
     }
 
     /// Notes in the store that the first of `keys` writes there, and keeps what is noted for another 31 days. While another

@@ -1,0 +1,83 @@
+//! The body of a request as it comes in. Over HTTP/2 the rest of one that nobody wants is still taken, within a bound.
+//!
+//! Once an answer has gone out and nobody holds the body, h2 resets a stream whose client still sends. RFC 9113 §8.1 allows
+//! that, but clients fail at what they send and never look at the answer: curl then knows of no status. Over HTTP/1 the same
+//! is seen to by hyper and by the wire, which reads on before it closes.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Version};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use tokio::runtime::Handle;
+
+use super::wire::LINGER_BYTES_MAX;
+
+/// How long the rest of a body may take: it holds no more than a stream of a connection that is there anyway.
+const REST_WITHIN: Duration = Duration::from_secs(30);
+
+/// What a client sends with a request.
+#[derive(Debug)]
+pub(crate) struct Received {
+    /// `None` only once it is dropped.
+    body: Option<Incoming>,
+    /// Whether other requests share the connection.
+    is_shared: bool,
+}
+
+impl Received {
+    /// `request`, with the rest of its body seen to.
+    pub(super) fn with(request: Request<Incoming>) -> Request<Self> {
+        let is_shared = request.version() == Version::HTTP_2;
+        request.map(|body| Self { body: Some(body), is_shared })
+    }
+}
+
+impl Body for Received {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut self.body {
+            Some(body) => Pin::new(body).poll_frame(cx),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(SizeHint::default, Incoming::size_hint)
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        if !self.is_shared || self.is_end_stream() {
+            return;
+        }
+        if let (Some(body), Ok(runtime)) = (self.body.take(), Handle::try_current()) {
+            runtime.spawn(tokio::time::timeout(REST_WITHIN, take_rest(body)));
+        }
+    }
+}
+
+/// Takes what still comes, and keeps nothing of it. Beyond the bound the stream is reset after all.
+async fn take_rest(mut body: Incoming) {
+    let mut left = LINGER_BYTES_MAX;
+    while let Some(Ok(frame)) = body.frame().await {
+        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        if left == 0 {
+            return;
+        }
+    }
+}
