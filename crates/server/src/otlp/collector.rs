@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, USER_AGENT};
 use http::{Method, Request, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::{BodyExt as _, Collected, Limited};
 use hyper_util::client::legacy::Client;
 use onlyonce_http::Body;
 
@@ -82,7 +82,7 @@ impl Collector {
         }
         // Read to its end, so that the connection can be used again. What cannot be read was taken all the same.
         let answer = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-        Ok(answer.map(|answer| answer.to_bytes()).unwrap_or_default())
+        Ok(answer.map(Collected::to_bytes).unwrap_or_default())
     }
 }
 

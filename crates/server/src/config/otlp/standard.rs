@@ -129,7 +129,7 @@ impl<'v> Standard<'v> {
             match text.parse() {
                 Ok(part) if (0.0..=1.0).contains(&part) => ratio = Some(part),
                 _ => {
-                    self.warn(format!("OTEL_TRACES_SAMPLER_ARG is ignored: `{text}` is not between 0 and 1"))
+                    self.warn(format!("OTEL_TRACES_SAMPLER_ARG is ignored: `{text}` is not between 0 and 1"));
                 }
             }
         }
