@@ -94,7 +94,7 @@ pub(crate) struct ConsumeArgs {
     #[command(flatten)]
     admin: AdminArgs,
 
-    /// Send spans to this OpenTelemetry collector (OTLP over HTTP), such as `http://127.0.0.1:4318` [default: no tracing]
+    /// Send spans and metrics to this OpenTelemetry collector (OTLP over HTTP), such as `http://127.0.0.1:4318` [default: none]
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
 
@@ -123,7 +123,7 @@ impl ConsumeArgs {
         flags.store.fast_tier = self.fast_tier;
         flags.store.encryption_key_file = self.encryption_key_file;
         flags.admin = self.admin.into_section();
-        flags.traces.otlp = self.otlp;
+        flags.send_to(self.otlp.as_deref());
         flags.log.json = self.json_logs.then_some(true);
         flags.log.filter = self.log;
         Sources { file: self.config, environment: environment(std::env::vars_os()), flags }

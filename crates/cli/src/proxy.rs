@@ -98,7 +98,7 @@ pub(crate) struct SettingsArgs {
     #[command(flatten)]
     admin: AdminArgs,
 
-    /// Send spans to this OpenTelemetry collector (OTLP over HTTP), such as `http://127.0.0.1:4318` [default: no tracing]
+    /// Send spans and metrics to this OpenTelemetry collector (OTLP over HTTP), such as `http://127.0.0.1:4318` [default: none]
     #[arg(long, value_name = "URL", help_heading = "Operators")]
     otlp: Option<String>,
 
@@ -198,7 +198,7 @@ impl SettingsArgs {
         file.store.fast_tier = self.fast_tier;
         file.store.encryption_key_file = self.encryption_key_file;
         file.admin = self.admin.into_section();
-        file.traces.otlp = self.otlp;
+        file.send_to(self.otlp.as_deref());
         file.log.json = set(self.json_logs);
         file.log.filter = self.log;
         let rules = self.rules;

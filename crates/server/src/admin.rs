@@ -12,7 +12,6 @@
 
 mod client;
 mod events;
-mod figures;
 mod guard;
 mod health;
 mod overview;
@@ -25,30 +24,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
+use onlyonce_core::Timestamp;
 use onlyonce_core::sweeper::Sweeping;
-use onlyonce_core::{Engine, Timestamp};
 use onlyonce_http::Body;
 use serde_json::Value;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::client::{AdminClient, CallError, EventStream, ServerEvent};
-use self::health::Counted;
 use crate::body::OnItsWay;
+use crate::census::Census;
 use crate::config::AdminSettings;
 use crate::listen::{Answers, Connection, Door, ListenAddress, Received};
-use crate::metrics::Metrics;
 use crate::operator::{Audit, Operator, Place, now};
-use crate::store::Tiers;
 
 /// How long those who are being answered have when the process ends.
 const LAST_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// How long commands have whose sender is gone by then.
 const LAST_COMMANDS_WITHIN: Duration = Duration::from_secs(30);
-/// How often what was observed is put into its buckets, so that it takes no room when nobody reads it.
-const TIDY_UP_EVERY: Duration = Duration::from_secs(5);
 /// How many commands are read and run at a time: each holds its body in memory.
 const COMMANDS_MAX: usize = 8;
 /// How many questions about records are answered at a time: each holds a page of them in memory.
@@ -60,15 +55,11 @@ const LOOKING_ON_MAX: usize = 32;
 pub(crate) type PromiseInForce = Box<dyn Fn() -> Value + Send + Sync>;
 /// Where the configuration in force is known, without its secrets.
 pub(crate) type ConfigurationInForce = Box<dyn Fn() -> String + Send + Sync>;
-/// Counts something into the figures.
-pub(crate) type Also = Box<dyn Fn(Arc<Metrics>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// What is shown, from where it is known.
 pub(crate) struct Ground {
     /// `proxy`, `consume` or `serve`.
     pub(crate) command: &'static str,
-    /// Where work runs; with what stands in front of its store.
-    pub(crate) engines: Vec<(Engine, Tiers)>,
     /// Where records are.
     pub(crate) places: Vec<Place>,
     pub(crate) promise: PromiseInForce,
@@ -77,22 +68,19 @@ pub(crate) struct Ground {
     pub(crate) warnings: Vec<String>,
     /// How the sweeping of each store goes.
     pub(crate) sweeping: Vec<Sweeping>,
-    /// What else is to be counted before figures are shown.
-    pub(crate) also: Option<Also>,
 }
 
 /// The admin side of a process.
 pub(crate) struct Admin {
     ground: Ground,
     operator: Operator,
-    metrics: Arc<Metrics>,
+    census: Arc<Census>,
     token: Option<String>,
     started_at: Timestamp,
     /// Cancelled once no more work is taken.
     stopping: CancellationToken,
     /// Cancelled once nobody is answered any more.
     closing: CancellationToken,
-    counted: Mutex<Counted>,
     commands: Arc<Semaphore>,
     questions: Arc<Semaphore>,
     looking_on: Arc<Semaphore>,
@@ -110,20 +98,19 @@ impl AdminDoor {
     pub(crate) async fn open(
         settings: &AdminSettings,
         tls: Option<Arc<rustls::ServerConfig>>,
-        metrics: Arc<Metrics>,
+        census: Arc<Census>,
         mut ground: Ground,
     ) -> io::Result<Self> {
         let audit = settings.audit.clone().map(Audit::new);
         let places = std::mem::take(&mut ground.places);
         let admin = Arc::new(Admin {
             ground,
-            operator: Operator::new(places, audit, Some(metrics.events())),
-            metrics,
+            operator: Operator::new(places, audit, Some(census.metrics().events())),
+            census,
             token: settings.token.clone(),
             started_at: now(),
             stopping: CancellationToken::new(),
             closing: CancellationToken::new(),
-            counted: Mutex::default(),
             commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
             questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
             looking_on: Arc::new(Semaphore::new(LOOKING_ON_MAX)),
@@ -139,16 +126,9 @@ impl AdminDoor {
 
     /// Answers until `ended` resolves.
     async fn run_until(mut self, ended: impl Future<Output = ()>) {
-        let tidying = async {
-            let mut every = tokio::time::interval(TIDY_UP_EVERY);
-            loop {
-                every.tick().await;
-                self.admin.metrics.tidy_up();
-            }
-        };
         tokio::select! {
             () = self.door.accept() => {}
-            () = tidying => {}
+            () = self.admin.census.metrics().keep_tidy() => {}
             () = ended => {}
         }
         self.door.close();

@@ -28,15 +28,16 @@ pub(crate) use self::namespace::place;
 use self::router::Api;
 use self::tokens::Tokens;
 use crate::admin::{self, AdminDoor, Showing};
+use crate::census::Census;
 use crate::config::{ServeSettings, Sources};
 use crate::listen::{Door, ListenAddress};
 use crate::metrics::StoreFigures;
+use crate::otlp::Otlp;
 use crate::refusal;
 use crate::sidecar::{self, Signals, StartError, StopTwice, metrics};
 use crate::store::Tiers;
 use crate::sweep::{AtWork, sweeper};
 use crate::tls;
-use crate::traces::{self, Traces};
 
 /// A claims API that listens. It serves once it runs.
 pub struct Claims {
@@ -48,7 +49,7 @@ pub struct Claims {
     admin: Option<AdminDoor>,
     sweepers: Vec<Sweeper>,
     promise: String,
-    traces: Option<Arc<Traces>>,
+    otlp: Otlp,
 }
 
 impl Claims {
@@ -69,13 +70,13 @@ impl Claims {
         let settings = Arc::new(config.serve_settings()?);
         let tokens = Tokens::read(settings.tokens_file.as_deref())?;
         let tls = tls::server(settings.tls.as_ref())?;
-        let metrics = metrics(settings.admin.is_some())?;
-        let traces = Traces::start(settings.traces.as_ref(), metrics.as_ref())?;
+        let metrics = metrics(settings.admin.is_some() || settings.otlp.metrics.is_some())?;
+        let mut otlp = Otlp::start(&settings.otlp, metrics.as_ref())?;
         let (namespaces, tiers, promise) =
             Box::pin(Namespaces::open(&tokens.namespaces(), &settings, stores, metrics.as_ref())).await?;
         let namespaces = Arc::new(namespaces);
         let api = Api::new(Arc::clone(&settings), tokens, Arc::clone(&namespaces));
-        let front = ClaimsFront::new(api, &settings, traces.clone());
+        let front = ClaimsFront::new(api, &settings, otlp.traces());
         let door = Door::open(settings.door.clone(), tls, front.clone())
             .await
             .map_err(|source| StartError::Listen { address: settings.door.listen.clone(), source })?;
@@ -89,20 +90,18 @@ impl Claims {
         let (said, shown) = (json!({ "promise": promise }), config.show());
         let ground = admin::Ground {
             command: "serve",
-            engines: namespaces
-                .grounds()
-                .map(|(_, engine, _)| engine.clone())
-                .zip(tiers.iter().cloned())
-                .collect(),
             places: namespaces.places(),
             promise: Box::new(move || said.clone()),
             configuration: Box::new(move || shown.clone()),
             warnings: config.warnings().to_vec(),
             sweeping: sweepers.iter().map(Sweeper::sweeping).collect(),
-            also: None,
         };
-        let admin = sidecar::admin(settings.admin.as_ref(), metrics, ground).await?;
-        Ok(Self { settings, namespaces, tiers, front, door, admin, sweepers, promise, traces })
+        let engines =
+            namespaces.grounds().map(|(_, engine, _)| engine.clone()).zip(tiers.iter().cloned()).collect();
+        let census = metrics.map(|metrics| Arc::new(Census::new(metrics, engines, &ground.places, true)));
+        otlp.send_figures(census.as_ref());
+        let admin = sidecar::admin(settings.admin.as_ref(), census, ground).await?;
+        Ok(Self { settings, namespaces, tiers, front, door, admin, sweepers, promise, otlp })
     }
 
     /// Where the admin side listens, if there is one.
@@ -141,7 +140,7 @@ impl Claims {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
-        let Self { settings, tiers, front, mut door, admin, namespaces, sweepers, traces, .. } = self;
+        let Self { settings, tiers, front, mut door, admin, namespaces, sweepers, otlp, .. } = self;
         let sweeping = AtWork::begin(sweepers);
         let showing = Showing::begin(admin);
         tokio::select! {
@@ -161,7 +160,7 @@ impl Claims {
         // ORDER: commands whose caller is gone go on to their end before the store is closed.
         front.finish(settings.drain_within).await;
         sweeping.end().await;
-        traces::end(traces.as_ref()).await;
+        otlp.end().await;
         // ORDER: last, so that whoever asks while it ends is told that it does.
         showing.end().await;
         tiers.iter().for_each(Tiers::log);

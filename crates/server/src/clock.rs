@@ -25,6 +25,12 @@ impl Stopwatch {
     }
 }
 
+/// Nanoseconds since 1970, for those who are told when something was counted.
+pub(crate) fn nanos_since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Seconds since 1970, for people and for dashboards: nothing is decided by them.
 pub(crate) fn seconds_since_1970() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()

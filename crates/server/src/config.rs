@@ -8,7 +8,9 @@ mod consume;
 mod error;
 mod file;
 mod layers;
+mod metrics;
 mod nearest;
+mod otlp;
 mod serve;
 mod settings;
 mod show;
@@ -31,6 +33,9 @@ pub use file::{
     UpstreamHost, UpstreamHttp,
 };
 pub use layers::Origin;
+pub(crate) use metrics::MetricSettings;
+pub use metrics::MetricsSection;
+pub(crate) use otlp::{CollectorSettings, OtlpSettings};
 pub use serve::ServeSection;
 pub(crate) use serve::ServeSettings;
 pub(crate) use settings::DoorSettings;
@@ -76,8 +81,8 @@ impl Sources {
         if let Some(path) = &self.file {
             layers.lay(&layers::read_file(path, &read_text(path)?)?, Origin::File)?;
         }
-        let (traces, odd) = traces::standard(&self.environment);
-        layers.lay(&File { traces, ..File::default() }, Origin::Environment)?;
+        let (standard, odd) = otlp::standard(&self.environment);
+        layers.lay(&standard, Origin::Environment)?;
         let (environment, unknown) = layers::read_environment(self.environment.iter().cloned())?;
         layers.lay(&environment, Origin::Environment)?;
         layers.lay(&self.flags, Origin::Flag)?;
@@ -116,6 +121,7 @@ impl Config {
             ("serve", one.serve != other.serve),
             ("jwt", one.jwt != other.jwt),
             ("traces", one.traces != other.traces),
+            ("metrics", one.metrics != other.metrics),
             ("log", one.log != other.log),
         ];
         sections.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()

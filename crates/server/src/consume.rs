@@ -23,16 +23,18 @@ use onlyonce_inbox::{
 use onlyonce_sources::Options;
 use serde_json::json;
 
-use crate::admin::{self, AdminDoor, Also, Showing};
+use crate::admin::{self, AdminDoor, Showing};
+use crate::census::{Also, Census};
 use crate::config::{CONNECT_WITHIN, ConfigError, ConsumeSettings, Sources, UpstreamHttp, UpstreamUrl};
 use crate::listen::ListenAddress;
 use crate::metrics::{Metrics, StoreFigures};
 use crate::operator::{Naming, Place};
+use crate::otlp::Otlp;
 use crate::sidecar::{self, StartError, metrics};
 use crate::store::{self, OpenError, Tiers};
 use crate::sweep::{AtWork, sweeper};
 use crate::tls::Trust;
-use crate::traces::{self, Delivered, Traces};
+use crate::traces::{Delivered, Traces};
 use crate::upstream::{Connector, client, why_no_answer};
 use onlyonce_core::StoreError;
 use onlyonce_core::sweeper::Sweeper;
@@ -55,7 +57,7 @@ pub struct Bridge {
     sweeper: Sweeper,
     promise: String,
     admin: Option<AdminDoor>,
-    traces: Option<Arc<Traces>>,
+    otlp: Otlp,
 }
 
 impl Bridge {
@@ -67,9 +69,9 @@ impl Bridge {
         }
         let settings = config.consume_settings()?;
         let secret = store::secret(&settings.store)?;
-        let metrics = metrics(settings.admin.is_some())?;
-        let traces = Traces::start(settings.traces.as_ref(), metrics.as_ref())?;
-        let poster = Poster::new(&settings, traces.clone())
+        let metrics = metrics(settings.admin.is_some() || settings.otlp.metrics.is_some())?;
+        let mut otlp = Otlp::start(&settings.otlp, metrics.as_ref())?;
+        let poster = Poster::new(&settings, otlp.traces())
             .map_err(|error| ConfigError::field("consume.handler", error))?;
         let opened = store::open(&settings.store, metrics.as_ref()).await.map_err(|error| match error {
             OpenError::Settings(error) => BridgeError::Config(error),
@@ -103,16 +105,20 @@ impl Bridge {
         let name = config.consumer_name();
         let ground = admin::Ground {
             command: "consume",
-            engines: vec![(consumer.engine().clone(), tiers.clone())],
             places: vec![Place::new(name, consumer.engine(), Naming::Messages(name.into()))],
             promise: Box::new(move || said.clone()),
             configuration: Box::new(move || shown.clone()),
             warnings: config.warnings().to_vec(),
             sweeping: vec![sweeper.sweeping()],
-            also: Some(counting(consumer.counts(), Arc::clone(&source))),
         };
-        let admin = sidecar::admin(settings.admin.as_ref(), metrics, ground).await?;
-        Ok(Self { consumer, source, tiers, sweeper, promise, admin, traces })
+        let census = metrics.map(|metrics| {
+            let engines = vec![(consumer.engine().clone(), tiers.clone())];
+            let also = counting(consumer.counts(), Arc::clone(&source));
+            Arc::new(Census::new(metrics, engines, &ground.places, false).also(also))
+        });
+        otlp.send_figures(census.as_ref());
+        let admin = sidecar::admin(settings.admin.as_ref(), census, ground).await?;
+        Ok(Self { consumer, source, tiers, sweeper, promise, admin, otlp })
     }
 
     /// What is promised, in words.
@@ -137,7 +143,7 @@ impl Bridge {
 
     /// Handles messages until `stop` resolves, then drains.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> Result<(), BridgeError> {
-        let Self { consumer, tiers, sweeper, admin, traces, .. } = self;
+        let Self { consumer, tiers, sweeper, admin, otlp, .. } = self;
         let sweeping = AtWork::begin([sweeper]);
         let showing = Showing::begin(admin);
         let stopping = showing.stopping();
@@ -146,7 +152,7 @@ impl Bridge {
             stopping.cancel();
         };
         let ended = consumer.run(stop).await;
-        traces::end(traces.as_ref()).await;
+        otlp.end().await;
         showing.end().await;
         sweeping.end().await;
         tiers.log();

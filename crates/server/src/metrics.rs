@@ -9,6 +9,7 @@ mod deployed;
 mod observed;
 mod series;
 mod stored;
+mod text;
 mod timed;
 
 use std::fmt;
@@ -25,10 +26,12 @@ use onlyonce_http::observe as http;
 use onlyonce_inbox::Tally;
 
 use self::series::Series;
+use crate::clock;
 use crate::events::Ring;
 
 pub(crate) use observed::Observed;
 pub(crate) use stored::StoreFigures;
+pub(crate) use text::{Family, Figures, Kind, Sample, whole};
 pub(crate) use timed::Timed;
 
 const METADATA: Metadata<'static> = Metadata::new("onlyonce", Level::INFO, None);
@@ -39,11 +42,14 @@ const SECONDS: [f64; 14] =
 /// Close to 1 the question is whether retention is too short; close to 0 whether it is longer than it need be.
 const RATIOS: [f64; 11] = [0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0];
 
+/// How often what was observed is put into its buckets, so that it takes no room when nobody reads it.
+const TIDY_UP_EVERY: Duration = Duration::from_secs(5);
+
 const DUPLICATE_AGE: &str = "onlyonce_duplicate_age_ratio";
 const STORE_SECONDS: &str = "onlyonce_store_seconds";
 
 /// Everything that is counted, with its help text. The table of `docs/operating.md` is checked against it.
-pub(crate) const NAMES: [(&str, &str); 25] = [
+pub(crate) const NAMES: [(&str, &str); 27] = [
     ("onlyonce_claims_total", "Claims by their answer"),
     ("onlyonce_endings_total", "What became of grants"),
     ("onlyonce_requests_total", "Requests by route and by what the layer did with them"),
@@ -56,6 +62,7 @@ pub(crate) const NAMES: [(&str, &str); 25] = [
     ("onlyonce_running", "Executions and what else the engine is at in this process"),
     ("onlyonce_waiters", "Duplicates that wait for the one that runs, in this process"),
     ("onlyonce_records", "Records in the store by state"),
+    ("onlyonce_records_unreadable", "Records in the store whose state cannot be read"),
     ("onlyonce_store_bytes", "Bytes the records take, as far as the store can tell"),
     ("onlyonce_oldest_expired_seconds", "How long the record expired longest has been waiting for a sweep"),
     ("onlyonce_swept_total", "What sweeps did with records"),
@@ -74,6 +81,7 @@ pub(crate) const NAMES: [(&str, &str); 25] = [
     ("onlyonce_messages_waiting", "Messages that wait at the source"),
     ("onlyonce_lag_unknown", "1 while the source does not say how many messages wait"),
     ("onlyonce_spans_total", "Spans by what became of them; nothing is counted where nothing is traced"),
+    ("onlyonce_metric_exports_total", "Times that figures were sent to a collector, by result"),
     ("onlyonce_build_info", "The version that runs"),
 ];
 
@@ -91,6 +99,8 @@ pub(crate) struct Metrics {
     ages: OnceLock<Histogram>,
     /// The last events, for whoever looks on.
     events: Arc<Ring>,
+    /// When counting began, in nanoseconds since 1970.
+    since: u64,
 }
 
 impl fmt::Debug for Metrics {
@@ -122,6 +132,7 @@ impl Metrics {
             did: Series::new(),
             ages: OnceLock::new(),
             events: Arc::new(Ring::new()),
+            since: clock::nanos_since_1970(),
         };
         metrics.gauge("onlyonce_build_info", &[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
         Ok(metrics)
@@ -137,9 +148,24 @@ impl Metrics {
         self.handle.render()
     }
 
-    /// Puts what was observed into its buckets. Without it, observations pile up for as long as nobody reads them.
-    pub(crate) fn tidy_up(&self) {
-        self.handle.run_upkeep();
+    /// The same, to be read here.
+    pub(crate) fn figures(&self) -> Figures {
+        Figures::new(self.render())
+    }
+
+    /// When counting began, in nanoseconds since 1970.
+    pub(crate) const fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// Puts what was observed into its buckets, again and again. Without it, observations pile up for as long as nobody
+    /// reads them.
+    pub(crate) async fn keep_tidy(&self) {
+        let mut every = tokio::time::interval(TIDY_UP_EVERY);
+        loop {
+            every.tick().await;
+            self.handle.run_upkeep();
+        }
     }
 
     fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
@@ -193,6 +219,11 @@ impl Metrics {
     /// What became of spans.
     pub(crate) fn spans(&self, fate: &'static str, spans: u64) {
         self.counter("onlyonce_spans_total", &[("fate", fate)]).increment(spans);
+    }
+
+    /// How it went to send figures to a collector.
+    pub(crate) fn sent(&self, result: &'static str) {
+        self.counter("onlyonce_metric_exports_total", &[("result", result)]).increment(1);
     }
 
     /// How many messages wait, as far as the source says.
@@ -284,7 +315,6 @@ mod tests {
         http::Observer::event(&metrics, "/v1/\"payments\"\n", replayed);
         metrics.answered_in("claim", "ok", Duration::from_millis(3));
         metrics.waiting(None);
-        metrics.tidy_up();
 
         let text = metrics.render();
         for line in [
@@ -332,6 +362,7 @@ mod tests {
         }
         metrics.tier("recent", TierFigures::default());
         metrics.spans("dropped", 1);
+        metrics.sent("ok");
     }
 
     #[test]

@@ -16,11 +16,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin::{self, AdminDoor, Showing};
 use crate::authorise::AuthUrl;
+use crate::census::Census;
 use crate::config::{AdminSettings, Config, ConfigError, Settings, Sources, SyncMode};
 use crate::drain::drain;
 use crate::listen::{Door, ListenAddress};
 use crate::metrics::{Metrics, StoreFigures};
 use crate::operator::{Naming, Place};
+use crate::otlp::Otlp;
 use crate::promise::Promise;
 use crate::reload::{InForce, Reload, Watching};
 use crate::stack::Front;
@@ -28,7 +30,6 @@ use crate::store::{self, Encryption, OpenError, Opened, Replicated, Tiers};
 use crate::sweep::{AtWork, sweeper};
 use crate::tls::{self, TlsError};
 use crate::tokens;
-use crate::traces::{self, Traces};
 use crate::upstream::{Pseudonym, Upstream};
 
 /// A sidecar that listens. It serves once it runs.
@@ -43,7 +44,7 @@ pub struct Sidecar {
     promise: Arc<ArcSwap<Promise>>,
     reload: Reload,
     sweeper: Sweeper,
-    traces: Option<Arc<Traces>>,
+    otlp: Otlp,
 }
 
 impl Sidecar {
@@ -69,16 +70,16 @@ impl Sidecar {
         check_principals(&config, &settings)?;
         let tls = tls::server(settings.tls.as_ref())?;
         let pseudonym = Pseudonym::random().map_err(StartError::System)?;
-        let metrics = metrics(settings.admin.is_some())?;
-        let traces = Traces::start(settings.traces.as_ref(), metrics.as_ref())?;
-        let upstream = Upstream::new(&settings, pseudonym, traces.clone()).map_err(StartError::Upstream)?;
+        let metrics = metrics(settings.admin.is_some() || settings.otlp.metrics.is_some())?;
+        let mut otlp = Otlp::start(&settings.otlp, metrics.as_ref())?;
+        let upstream = Upstream::new(&settings, pseudonym, otlp.traces()).map_err(StartError::Upstream)?;
         let Ground { engine, remark, tiers, replicated, growth, encryption } =
             Box::pin(ground(&config, &settings, store, metrics.as_ref())).await?;
         let figures = metrics.as_ref().map(|metrics| StoreFigures::new(metrics, None));
         let sweeper = sweeper(&engine, &settings.store, growth, figures);
         let acknowledging = replicated.map(|replicated| replicated.engines(&engine.in_place()));
         let layer = layer(&config, &settings, &engine, acknowledging, metrics.as_ref())?;
-        let front = Front::new(&layer, upstream, &settings, traces.clone());
+        let front = Front::new(&layer, upstream, &settings, otlp.traces());
         let door = Door::open(settings.door.clone(), tls, front.clone())
             .await
             .map_err(|source| StartError::Listen { address: settings.door.listen.clone(), source })?;
@@ -89,18 +90,19 @@ impl Sidecar {
         let (in_force, shown) = (Arc::clone(&promise), Arc::clone(&configuration));
         let ground = admin::Ground {
             command: "proxy",
-            engines: vec![(engine.clone(), tiers.clone())],
             places: vec![Place::new("proxy", &engine, Naming::Routes(rules.clone()))],
             promise: Box::new(move || serde_json::to_value(&**in_force.load()).unwrap_or_default()),
             configuration: Box::new(move || shown.load().to_string()),
             warnings: config.warnings().to_vec(),
             sweeping: vec![sweeper.sweeping()],
-            also: None,
         };
-        let admin = admin(settings.admin.as_ref(), metrics, ground).await?;
+        let engines = vec![(engine.clone(), tiers.clone())];
+        let census = metrics.map(|metrics| Arc::new(Census::new(metrics, engines, &ground.places, false)));
+        otlp.send_figures(census.as_ref());
+        let admin = admin(settings.admin.as_ref(), census, ground).await?;
         let in_force = InForce { rules: rules.clone(), promise: Arc::clone(&promise), configuration };
         let reload = Reload::new(watching, sources, config, engine.clone(), in_force, encryption);
-        Ok(Self { settings, engine, tiers, rules, front, door, admin, promise, reload, sweeper, traces })
+        Ok(Self { settings, engine, tiers, rules, front, door, admin, promise, reload, sweeper, otlp })
     }
 
     /// Where it listens, with the port that was taken.
@@ -148,7 +150,7 @@ impl Sidecar {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
-        let Self { settings, engine, tiers, front, mut door, admin, reload, sweeper, traces, .. } = self;
+        let Self { settings, engine, tiers, front, mut door, admin, reload, sweeper, otlp, .. } = self;
         let sweeping = AtWork::begin([sweeper]);
         let reloading = tokio::spawn(reload.watch());
         let showing = Showing::begin(admin);
@@ -163,7 +165,7 @@ impl Sidecar {
         sweeping.end().await;
         reloading.abort();
         let _ = reloading.await;
-        traces::end(traces.as_ref()).await;
+        otlp.end().await;
         // ORDER: last, so that whoever asks while it ends is told that it does.
         showing.end().await;
         tiers.log();
@@ -273,13 +275,13 @@ pub(crate) fn metrics(wanted: bool) -> Result<Option<Arc<Metrics>>, StartError> 
 /// The admin side, where one is configured.
 pub(crate) async fn admin(
     settings: Option<&AdminSettings>,
-    metrics: Option<Arc<Metrics>>,
+    census: Option<Arc<Census>>,
     ground: admin::Ground,
 ) -> Result<Option<AdminDoor>, StartError> {
-    let (Some(settings), Some(metrics)) = (settings, metrics) else { return Ok(None) };
+    let (Some(settings), Some(census)) = (settings, census) else { return Ok(None) };
     let address = settings.door.listen.clone();
     let tls = tls::server(settings.tls.as_ref())?;
-    let opened = AdminDoor::open(settings, tls, metrics, ground).await;
+    let opened = AdminDoor::open(settings, tls, census, ground).await;
     opened.map(Some).map_err(|source| StartError::Listen { address, source })
 }
 

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::binary::onlyonce;
 use crate::needle::{Needle, files};
-use crate::receiver::{Mood, Receiver};
+use crate::receiver::{FIGURES, Mood, Receiver, SPANS};
 use crate::service::Service;
 use crate::sidecar::{Sidecar, make_key, send};
 
@@ -79,12 +79,13 @@ fn run(place: &Place, folder: &Path, keys: Option<&Path>) -> Hay {
     let config = folder.join("onlyonce.toml");
     let text = format!(
         "[proxy]\nupstream = {:?}\n[store]\n{}\n{}\n\
-         [traces]\notlp = {:?}\nheaders = \"api-key={}\"\n[defaults]\nredact = [\"/card/number\"]\nredact_headers = [\"X-Token\"]\n",
+         [traces]\notlp = {:?}\nheaders = \"api-key={}\"\n[metrics]\notlp = {:?}\n[defaults]\nredact = [\"/card/number\"]\nredact_headers = [\"X-Token\"]\n",
         service.url(),
         place.settings,
         encryption.unwrap_or_default(),
         collector.url(),
         COLLECTORS.0,
+        collector.url(),
     );
     fs::write(&config, text).unwrap();
     let sidecar = Sidecar::start(&config, folder);
@@ -130,8 +131,10 @@ fn spans(collector: &Receiver) -> Hay {
     for answer in ["ran", "replayed", "key-reused", "key-invalid"] {
         assert!(said.contains(&format!("\"{answer}\"")), "no span says {answer}: {said}");
     }
-    assert!(collector.heads()[0].contains(COLLECTORS.0), "the collector's own secret is for it");
-    let sent = collector.bodies().into_iter().map(|body| ("a span".to_owned(), body));
+    for path in [SPANS, FIGURES] {
+        assert!(collector.heads(path)[0].contains(COLLECTORS.0), "the collector's own secret is for it");
+    }
+    let sent = collector.bodies().into_iter().map(|body| ("a message to the collector".to_owned(), body));
     sent.chain([("spans".to_owned(), said.into_bytes())]).collect()
 }
 

@@ -1,10 +1,12 @@
-//! Spans, as a collector and the upstream see them: who is whose child, what a replay is linked to, and that nobody waits
-//! for a collector that is not well.
+//! What a collector and the upstream see: of spans, who is whose child and what a replay is linked to; of figures, that they
+//! are those of `/metrics`; and that nobody waits for a collector that is not well.
 
 mod collector;
 mod doors;
 mod faults;
+mod figures;
 mod receiver;
+mod series;
 mod stores;
 
 use onlyonce_core::hex::encode as hex;
@@ -13,7 +15,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
 use self::collector::Collector;
-use self::receiver::{Mood, Receiver};
+use self::receiver::{FIGURES, Mood, Receiver, SPANS};
 use crate::binary::{Proxy, answer, onlyonce};
 use crate::upstream::Upstream;
 
@@ -62,7 +64,7 @@ fn of_kind(spans: &[Span], kind: SpanKind) -> Vec<Span> {
 
 #[test]
 fn a_real_collector_sees_a_replay_linked_to_the_original_across_a_restart() {
-    let (collector, upstream) = (Collector::start(), Upstream::start());
+    let (collector, upstream) = (Collector::start("traces"), Upstream::start());
     let folder = tempfile::tempdir().unwrap();
     let store = format!("file:{}", folder.path().display());
     let proxy = traced(&upstream, &store, &collector.url());
@@ -212,17 +214,22 @@ fn the_standard_variables_name_the_collector_and_the_service() {
     let proxy = Proxy::start_with(&arguments, &environment);
     assert_eq!(proxy.post("/pay", "k").0, 200);
     end(proxy);
-    let head = &receiver.heads()[0];
-    assert!(head.starts_with("POST /some/root/v1/traces HTTP/1.1\r\n"), "{head}");
-    assert_eq!(field(head, "api-key").as_deref(), Some("open sesame"));
-    let body = String::from_utf8_lossy(&receiver.bodies()[0]).into_owned();
-    for said in ["checkout", "deployment.environment.name"] {
-        assert!(body.contains(said), "{said} is not said of the process");
+    for path in [SPANS, FIGURES] {
+        let head = &receiver.heads(path)[0];
+        assert!(head.starts_with(&format!("POST /some/root{path} HTTP/1.1\r\n")), "{head}");
+        assert_eq!(field(head, "api-key").as_deref(), Some("open sesame"));
+    }
+    for body in receiver.bodies() {
+        let body = String::from_utf8_lossy(&body).into_owned();
+        for said in ["checkout", "deployment.environment.name"] {
+            assert!(body.contains(said), "{said} is not said of the process");
+        }
     }
     let mut show = onlyonce(&["config", "show"]);
     let shown = show.envs(environment).output().unwrap();
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(shown.contains("/some/root/v1/traces") && !shown.contains("sesame"), "{shown}");
+    assert!(shown.contains("/some/root/v1/traces") && shown.contains("/some/root/v1/metrics"), "{shown}");
+    assert!(!shown.contains("sesame"), "{shown}");
 }
 
 #[test]

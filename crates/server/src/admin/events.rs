@@ -35,7 +35,7 @@ pub(super) fn stream<B>(admin: &Arc<Admin>, request: &Request<B>) -> Result<Resp
         Some("from=now") => true,
         Some(_) => return Err(Refusal::invalid("only `from=now` can be asked of the events")),
     };
-    let ring = admin.metrics.events();
+    let ring = admin.census.metrics().events();
     let epoch = admin.started_at.as_millis();
     let last = request.headers().get("last-event-id").and_then(|last| last.to_str().ok());
     let after = match last.and_then(|last| last.split_once('-')) {

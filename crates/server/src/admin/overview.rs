@@ -5,13 +5,13 @@ use onlyonce_core::sweeper::Sweeping;
 use serde_json::{Map, Value, json};
 
 use super::Admin;
-use super::figures::{Figures, whole};
+use crate::metrics::{Figures, whole};
 use crate::operator::{stats, time};
 
 impl Admin {
     pub(super) async fn overview(&self) -> Value {
-        let stored = self.count().await;
-        let figures = Figures::new(self.metrics.render());
+        let stored = self.census.take().await;
+        let figures = self.census.metrics().figures();
         let millis = |part| figures.quantile("onlyonce_store_seconds", part).map(|seconds| seconds * 1000.0);
         let at_work = |name| figures.plain(name).map_or(0, whole);
         json!({
@@ -65,7 +65,7 @@ impl Admin {
 }
 
 fn counts(figures: &Figures, name: &str) -> Map<String, Value> {
-    figures.by_label(name).into_iter().map(|(label, number)| (label.to_owned(), number.into())).collect()
+    figures.by_label(name).into_iter().map(|(label, number)| (label, number.into())).collect()
 }
 
 /// How many answers of the store came within each bound, in milliseconds; the last has none. Between two of these lies

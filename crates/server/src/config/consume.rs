@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::admin::AdminSettings;
 use super::settings::{needed, span, store};
-use super::{Config, ConfigError, StoreSettings, SyncMode, TraceSettings, UpstreamUrl};
+use super::{Config, ConfigError, OtlpSettings, StoreSettings, SyncMode, UpstreamUrl};
 
 /// `[consume]`
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -112,7 +112,7 @@ pub struct ConsumeSettings {
     pub(crate) drain_within: Duration,
     pub(crate) store: StoreSettings,
     pub(crate) admin: Option<AdminSettings>,
-    pub(crate) traces: Option<TraceSettings>,
+    pub(crate) otlp: OtlpSettings,
 }
 
 /// The lowest layer.
@@ -189,7 +189,7 @@ impl Config {
             drain_within: section.drain_within.map_or(Duration::ZERO, Span::get),
             store,
             admin: self.admin_settings()?,
-            traces: self.trace_settings()?,
+            otlp: self.otlp_settings()?,
         })
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::admin::AdminSection;
 use super::consume::ConsumeSection;
+use super::metrics::MetricsSection;
 use super::serve::ServeSection;
 use super::sweep::SweepSection;
 use super::traces::TracesSection;
@@ -36,6 +37,8 @@ pub struct File {
     pub jwt: JwtSection,
     /// Where spans go.
     pub traces: TracesSection,
+    /// Where figures are sent.
+    pub metrics: MetricsSection,
     /// What is written to standard error.
     pub log: LogSection,
     /// Rules for every route that does not say otherwise, and for requests that no route names.

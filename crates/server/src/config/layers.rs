@@ -15,8 +15,10 @@ use super::nearest::nearest;
 const PREFIX: &str = "ONLYONCE_";
 
 /// The sections that the environment can set. Routes are a list, and lists of tables have no place in a variable.
-const SECTIONS: [&str; 11] =
-    ["proxy", "tls", "store", "sweep", "consume", "serve", "admin", "jwt", "traces", "log", "defaults"];
+const SECTIONS: [&str; 12] = [
+    "proxy", "tls", "store", "sweep", "consume", "serve", "admin", "jwt", "traces", "metrics", "log",
+    "defaults",
+];
 
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::admin::AdminSettings;
 use super::settings::{DoorSettings, TlsFiles, at_least_one, door, needed, span, store, tls};
-use super::{Config, ConfigError, StoreSettings, SyncMode, TraceSettings};
+use super::{Config, ConfigError, OtlpSettings, StoreSettings, SyncMode};
 use crate::listen::ListenAddress;
 
 /// The longest that anybody is kept waiting: most gateways cut a request off after a minute.
@@ -60,7 +60,7 @@ pub(crate) struct ServeSettings {
     pub(crate) policy: Policy,
     pub(crate) store: StoreSettings,
     pub(crate) admin: Option<AdminSettings>,
-    pub(crate) traces: Option<TraceSettings>,
+    pub(crate) otlp: OtlpSettings,
 }
 
 /// The lowest layer.
@@ -117,7 +117,7 @@ impl Config {
             policy,
             store,
             admin: self.admin_settings()?,
-            traces: self.trace_settings()?,
+            otlp: self.otlp_settings()?,
         })
     }
 }

@@ -15,7 +15,7 @@ use super::file::{
     File, ForwardedMode, LogSection, ProxySection, StoreSection, SyncMode, TlsSection, UpstreamHost,
     UpstreamHttp,
 };
-use super::{Config, Origin, TraceSettings};
+use super::{Config, Origin, OtlpSettings};
 use crate::listen::ListenAddress;
 use crate::listen::wire::{HeadLimits, Patience};
 
@@ -39,7 +39,7 @@ pub struct Settings {
     pub(crate) upstream: UpstreamSettings,
     pub(crate) store: StoreSettings,
     pub(crate) admin: Option<AdminSettings>,
-    pub(crate) traces: Option<TraceSettings>,
+    pub(crate) otlp: OtlpSettings,
 }
 
 /// How connections are taken.
@@ -244,7 +244,7 @@ impl Config {
             upstream: upstream(proxy)?,
             store: store(&self.merged)?,
             admin: self.admin_settings()?,
-            traces: self.trace_settings()?,
+            otlp: self.otlp_settings()?,
         };
         self.check_upstream_time(&settings)?;
         let leases = self.rules().into_iter().filter_map(|rules| rules.lease);

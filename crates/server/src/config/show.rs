@@ -7,10 +7,10 @@ use toml::{Table, Value};
 use super::{Config, Origin};
 
 /// Fields whose value is never shown.
-const SECRET: [&str; 2] = ["admin.token", "traces.headers"];
+const SECRET: [&str; 3] = ["admin.token", "traces.headers", "metrics.headers"];
 
 /// Fields that may hold a URL with a password in it.
-const URLS: [&str; 7] = [
+const URLS: [&str; 8] = [
     "store.url",
     "store.cache",
     "proxy.upstream",
@@ -18,6 +18,7 @@ const URLS: [&str; 7] = [
     "consume.source",
     "consume.handler",
     "traces.otlp",
+    "metrics.otlp",
 ];
 
 impl Config {

@@ -39,6 +39,7 @@ impl StoreFigures {
         for (state, records) in states {
             self.gauge("onlyonce_records", Some(("state", state))).set(count(records));
         }
+        self.gauge("onlyonce_records_unreadable", None).set(count(stats.unreadable));
         self.gauge("onlyonce_store_bytes", None).set(count(stats.bytes));
         self.gauge("onlyonce_oldest_expired_seconds", None)
             .set(stats.oldest_expired.unwrap_or_default().as_secs_f64());

@@ -1,21 +1,25 @@
-//! Spans on their way to the collector: a bounded queue, batches, and a patience that ends. Nobody waits here but the one
-//! task that sends.
+//! Spans on their way to the collector: a bounded queue, and batches.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use opentelemetry::Context;
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
+use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData, SpanProcessor};
+use prost::Message as _;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
-use super::collector::{Collector, Trouble};
 use super::span::without_state;
+use crate::config::{CollectorSettings, ConfigError};
 use crate::metrics::Metrics;
+use crate::otlp::{Delivery, Exporting};
 
 /// How many spans wait at the most: some megabytes. One more is dropped.
 const WAITING_MAX: usize = 8192;
@@ -23,23 +27,22 @@ const WAITING_MAX: usize = 8192;
 const BATCH_MAX: usize = 512;
 /// How long a span waits for others to be sent with.
 const COMPANY_WITHIN: Duration = Duration::from_secs(1);
-/// How often a batch is sent again that the collector could not take now, and after which pause; doubled each time.
-const RETRIES: u32 = 4;
-const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// Begins to send to `collector`: where spans are put in, and a hand on the task.
-pub(super) fn begin(collector: Collector, metrics: Option<Arc<Metrics>>) -> (Queue, Exporting) {
+/// Begins to send to a collector: where spans are put in, and a hand on the task.
+pub(super) fn begin(
+    settings: &CollectorSettings,
+    resource: &Resource,
+    metrics: Option<Arc<Metrics>>,
+) -> Result<(Queue, Spans), ConfigError> {
+    let delivery = Delivery::new("spans", settings)?;
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
-    let (tally, stopping) = (Arc::new(Tally { metrics, lost: AtomicU64::new(0) }), CancellationToken::new());
-    let exporter = Exporter {
-        collector,
-        receiver,
-        tally: Arc::clone(&tally),
-        stopping: stopping.clone(),
-        is_in_trouble: false,
-    };
-    let task = Mutex::new(Some(tokio::spawn(exporter.run())));
-    (Queue { sender, tally: Arc::clone(&tally) }, Exporting { stopping, task, tally })
+    let tally = Arc::new(Tally { metrics, lost: AtomicU64::new(0) });
+    let (queue, resource) = (Queue { sender, tally: Arc::clone(&tally) }, resource.into());
+    let counting = Arc::clone(&tally);
+    let exporting = Exporting::begin(delivery, move |delivery| {
+        Exporter { delivery, receiver, resource, tally: counting }.run()
+    });
+    Ok((queue, Spans { exporting, tally }))
 }
 
 /// What became of spans, in numbers.
@@ -95,7 +98,7 @@ impl SpanProcessor for Queue {
         Ok(())
     }
 
-    // Whoever ends traces waits for the task itself, see `Exporting`.
+    // Whoever ends traces waits for the task itself, see `Spans`.
     fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
         Ok(())
     }
@@ -104,23 +107,15 @@ impl SpanProcessor for Queue {
 }
 
 /// A hand on the task that sends.
-pub(super) struct Exporting {
-    stopping: CancellationToken,
-    task: Mutex<Option<JoinHandle<()>>>,
+pub(super) struct Spans {
+    exporting: Exporting,
     tally: Arc<Tally>,
 }
 
-impl Exporting {
+impl Spans {
     /// Sends what waits, and ends. What cannot be sent within `patience` is lost.
     pub(super) async fn end(&self, patience: Duration) {
-        self.stopping.cancel();
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut task) = task
-            && tokio::time::timeout(patience, &mut task).await.is_err()
-        {
-            task.abort();
-            tracing::warn!(?patience, "the collector did not take the last spans in time");
-        }
+        self.exporting.end(patience).await;
         let lost = self.tally.lost.load(Ordering::Relaxed);
         if lost > 0 {
             tracing::warn!(lost, "spans were lost since the start");
@@ -130,12 +125,10 @@ impl Exporting {
 
 /// The task that sends.
 struct Exporter {
-    collector: Collector,
+    delivery: Delivery,
     receiver: mpsc::Receiver<SpanData>,
+    resource: ResourceAttributesWithSchema,
     tally: Arc<Tally>,
-    stopping: CancellationToken,
-    /// Said once, until it is over.
-    is_in_trouble: bool,
 }
 
 impl Exporter {
@@ -148,7 +141,7 @@ impl Exporter {
 
     /// Waits for spans, and a little for others to join them. `false` when no more will come.
     async fn gather(&mut self, batch: &mut Vec<SpanData>) -> bool {
-        let stopping = self.stopping.clone();
+        let stopping = self.delivery.stopping().clone();
         let receiver = &mut self.receiver;
         let mut gathering = async || {
             receiver.recv_many(batch, BATCH_MAX).await;
@@ -172,47 +165,17 @@ impl Exporter {
         !batch.is_empty()
     }
 
-    /// Sends a batch, more than once if the collector asks for it or is not there.
+    /// Sends a batch, and counts what became of it.
     async fn deliver(&mut self, batch: Vec<SpanData>) {
         let count = batch.len() as u64;
-        let bytes = self.collector.encode(batch);
-        let mut pause = RETRY_AFTER;
-        for tries_left in (0..=RETRIES).rev() {
-            let is_last = tries_left == 0 || self.stopping.is_cancelled();
-            match self.collector.post(bytes.clone()).await {
-                Ok(rejected) => {
-                    self.tally.exported(count.saturating_sub(rejected));
-                    self.tally.failed(rejected.min(count));
-                    return self.is_over();
-                }
-                Err(trouble) => {
-                    self.say(&trouble);
-                    if is_last || !trouble.may_pass {
-                        break;
-                    }
-                }
-            }
-            tokio::select! {
-                () = self.stopping.cancelled() => {}
-                () = tokio::time::sleep(pause) => pause *= 2,
-            }
-        }
-        self.tally.failed(count);
-    }
-
-    fn say(&mut self, trouble: &Trouble) {
-        if !self.is_in_trouble {
-            self.is_in_trouble = true;
-            tracing::warn!(why = trouble.why, "the collector takes no spans; requests are served as before");
-        }
-    }
-
-    fn is_over(&mut self) {
-        if self.is_in_trouble {
-            self.is_in_trouble = false;
-            let lost = self.tally.lost.load(Ordering::Relaxed);
-            tracing::info!(lost, "the collector takes spans again");
-        }
+        let resource_spans = group_spans_by_resource_and_scope(batch, &self.resource);
+        let message = ExportTraceServiceRequest { resource_spans }.encode_to_vec();
+        let Some(answer) = self.delivery.send(message.into()).await else { return self.tally.failed(count) };
+        let answer = ExportTraceServiceResponse::decode(answer).ok();
+        let rejected = answer.and_then(|answer| answer.partial_success).map_or(0, |part| part.rejected_spans);
+        let rejected = u64::try_from(rejected).unwrap_or(0).min(count);
+        self.tally.exported(count - rejected);
+        self.tally.failed(rejected);
     }
 }
 

@@ -1,4 +1,4 @@
-//! A real collector, Rotel, which writes down every span that it is sent.
+//! A real collector, Rotel, which writes down every span, or every figure, that it is sent.
 //!
 //! `ONLYONCE_COLLECTOR` names the program when it is not `rotel-agent` on the path; `cargo xtask test` sets it.
 
@@ -10,6 +10,8 @@ use std::thread;
 
 use onlyonce_testkit::servers::Port;
 use tempfile::TempDir;
+
+use super::series::series;
 
 /// One private collector. It is killed when this value goes.
 pub(crate) struct Collector {
@@ -30,21 +32,14 @@ pub(crate) struct Told {
 }
 
 impl Collector {
-    /// Starts it and waits until it takes connections.
-    pub(crate) fn start() -> Self {
+    /// Starts it and waits until it takes connections. It tells of `what`: `traces` or `metrics`.
+    pub(crate) fn start(what: &str) -> Self {
         let (folder, http, grpc) = (TempDir::new().unwrap(), Port::free().unwrap(), Port::free().unwrap());
         let program = std::env::var_os("ONLYONCE_COLLECTOR").unwrap_or_else(|| "rotel-agent".into());
         let log = File::create(folder.path().join("log")).unwrap();
         let mut child = Command::new(&program)
-            .args([
-                "start",
-                "--exporter",
-                "blackhole",
-                "--debug-log",
-                "traces",
-                "--debug-log-verbosity",
-                "detailed",
-            ])
+            .args(["start", "--exporter", "blackhole"])
+            .args(["--debug-log", what, "--debug-log-verbosity", "detailed"])
             .args(["--otlp-http-endpoint", &format!("127.0.0.1:{}", http.get())])
             .args(["--otlp-grpc-endpoint", &format!("127.0.0.1:{}", grpc.get())])
             .stdin(Stdio::null())
@@ -64,17 +59,31 @@ impl Collector {
     }
 
     /// Waits until it has begun to tell of `count` spans, and ends it: everything that it told.
-    pub(crate) fn told(mut self, count: usize) -> Vec<Told> {
+    pub(crate) fn told(self, count: usize) -> Vec<Told> {
+        spans(&self.ended_after(|text| spans(text).len() >= count))
+    }
+
+    /// Waits until it has begun to tell of `count` figures, and ends it: every series that it told of, with its number. What
+    /// a histogram counted up to each bound is there as at `/metrics`.
+    pub(crate) fn figures(self, count: usize) -> BTreeMap<String, f64> {
+        figures(
+            &self.ended_after(|text| {
+                text.lines().filter(|line| line.starts_with("Metric #")).count() >= count
+            }),
+        )
+    }
+
+    fn ended_after(mut self, is_told: impl Fn(&str) -> bool) -> String {
         let log = self.folder.path().join("log");
         let text = || fs::read_to_string(&log).unwrap();
-        while read(&text()).len() < count {
+        while !is_told(&text()) {
             assert_eq!(self.child.try_wait().unwrap(), None, "the collector has ended: {}", text());
             thread::yield_now();
         }
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         self.child.wait().unwrap();
-        read(&text())
+        text()
     }
 }
 
@@ -85,8 +94,8 @@ impl Drop for Collector {
     }
 }
 
-/// Reads what it has written.
-fn read(text: &str) -> Vec<Told> {
+/// Reads the spans that it has written.
+fn spans(text: &str) -> Vec<Told> {
     let mut spans: Vec<Told> = Vec::new();
     let (mut is_link, mut is_attribute) = (false, false);
     for line in text.lines() {
@@ -110,4 +119,41 @@ fn read(text: &str) -> Vec<Told> {
         }
     }
     spans
+}
+
+/// Reads the figures that it has written.
+fn figures(text: &str) -> BTreeMap<String, f64> {
+    let mut told = BTreeMap::new();
+    let (mut name, mut labels, mut bounds, mut count) = (String::new(), Vec::new(), Vec::new(), 0.0);
+    for line in text.lines() {
+        let Some((field, value)) = line.split_once(": ") else {
+            if line.starts_with("NumberDataPoints") || line.starts_with("HistogramDataPoints") {
+                (labels, bounds, count) = (Vec::new(), Vec::new(), 0.0);
+            }
+            continue;
+        };
+        let number = || value.parse::<f64>().unwrap_or_else(|error| panic!("{line}: {error}"));
+        match field.trim() {
+            "-> Name" => name = value.to_owned(),
+            "-> Description" | "-> Unit" | "-> DataType" | "-> IsMonotonic" | "-> AggregationTemporality" => {
+            }
+            "Value" => drop(told.insert(series(&name, &labels), number())),
+            "Sum" => drop(told.insert(series(&format!("{name}_sum"), &labels), number())),
+            "Count" => drop(told.insert(series(&format!("{name}_count"), &labels), number())),
+            field if field.starts_with("ExplicitBounds") => bounds.push(value.to_owned()),
+            field if field.starts_with("Buckets") => {
+                count += number();
+                let bound = if bounds.is_empty() { "+Inf".to_owned() } else { bounds.remove(0) };
+                let labels = [&*labels, &[("le".to_owned(), bound)]].concat();
+                told.insert(series(&format!("{name}_bucket"), &labels), count);
+            }
+            field => {
+                let value = value.strip_prefix("Str(").and_then(|value| value.strip_suffix(')'));
+                if let (Some(label), Some(value)) = (field.strip_prefix("-> "), value) {
+                    labels.push((label.to_owned(), value.to_owned()));
+                }
+            }
+        }
+    }
+    told
 }

@@ -8,6 +8,7 @@ use onlyonce_testkit::servers::{RedisOptions, RedisServer};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
 use super::receiver::{Mood, Receiver};
+use super::series::sent;
 use super::{CALLER, CALLER_SPAN, attribute, end, field, of_kind, traceparent};
 use crate::binary::{Proxy, answer, onlyonce, patient};
 use crate::upstream::Upstream;
@@ -45,9 +46,16 @@ fn the_claims_api_names_its_routes_and_no_keys() {
     for span in &spans {
         assert_eq!((hex(&span.trace_id), hex(&span.parent_span_id)), (CALLER.into(), CALLER_SPAN.into()));
     }
-    let sent = receiver.bodies().concat();
-    let sent = String::from_utf8_lossy(&sent);
-    assert!(!sent.contains(KEY) && !sent.contains(&id), "{sent}");
+    // Figures are sent at the end, if not before.
+    let figures = sent(receiver.figures().last().unwrap());
+    assert_eq!(figures.get("onlyonce_claims_total{answer=\"granted\"}"), Some(&1.0), "{figures:?}");
+    assert!(
+        figures.contains_key("onlyonce_records{namespace=\"default\",state=\"in-flight\"}"),
+        "{figures:?}"
+    );
+    let bodies = receiver.bodies().concat();
+    let bodies = String::from_utf8_lossy(&bodies);
+    assert!(!bodies.contains(KEY) && !bodies.contains(&id), "{bodies}");
 }
 
 /// A consumer; it is killed when this value goes.
@@ -84,5 +92,13 @@ fn a_handler_is_asked_in_the_span_of_its_message() {
     assert_eq!(attribute(span, "onlyonce.attempt").as_deref(), Some("1"));
     let told = format!("00-{CALLER}-{}-01", hex(&span.span_id));
     assert_eq!(field(&handler.heads()[0], "traceparent"), Some(told));
+    let figures = sent(receiver.figures().last().unwrap());
+    for (series, number) in [
+        ("onlyonce_messages_total{fate=\"done\"}", 1.0),
+        ("onlyonce_claims_total{answer=\"granted\"}", 1.0),
+        ("onlyonce_messages_total{fate=\"duplicate\"}", 0.0),
+    ] {
+        assert_eq!(figures.get(series), Some(&number), "{series} in {figures:?}");
+    }
     assert!(!String::from_utf8_lossy(&receiver.bodies().concat()).contains(KEY));
 }

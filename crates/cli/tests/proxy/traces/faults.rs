@@ -2,7 +2,7 @@
 
 use onlyonce_testkit::servers::Port;
 
-use super::receiver::{Mood, Receiver};
+use super::receiver::{Mood, Receiver, SPANS};
 use super::{end, traced};
 use crate::admin::{figure, get, start_with};
 use crate::binary::Proxy;
@@ -27,7 +27,7 @@ fn nobody_waits_for_a_collector_that_hangs() {
     let proxy = traced(&upstream, "memory:", &receiver.url());
     assert_eq!(proxy.post("/pay", "first").0, 200);
     // From here on it hangs in the hands of who sends.
-    receiver.wait_for_tries(1);
+    receiver.wait_for_tries(SPANS, 1);
     ask(&proxy);
     assert_eq!(upstream.effects(), REQUESTS + 1);
     // The end is bounded, although the collector never says a word.
@@ -67,6 +67,6 @@ fn what_the_collector_cannot_take_now_is_sent_again() {
     let (receiver, upstream) = (Receiver::start(Mood::Refuses(503)), Upstream::start());
     let proxy = traced(&upstream, "memory:", &receiver.url());
     assert_eq!(proxy.post("/pay", "k").0, 200);
-    receiver.wait_for_tries(3);
+    receiver.wait_for_tries(SPANS, 3);
     end(proxy);
 }

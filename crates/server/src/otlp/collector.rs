@@ -1,23 +1,15 @@
-//! The collector, spoken to in OTLP over HTTP with our own client. What it answers decides whether spans are sent again.
+//! A collector, spoken to in OTLP over HTTP with our own client. What it answers decides whether the same is sent again.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, USER_AGENT};
 use http::{Method, Request, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::{BodyExt as _, Collected, Limited};
 use hyper_util::client::legacy::Client;
 use onlyonce_http::Body;
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
-use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
-use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::SpanData;
-use prost::Message as _;
 
-use crate::config::{TraceSettings, UpstreamHttp};
+use crate::config::{CollectorSettings, ConfigError, UpstreamHttp};
 use crate::tls::Trust;
 use crate::upstream::{Connector, client, why_no_answer};
 
@@ -33,10 +25,9 @@ pub(super) struct Collector {
     client: Client<Connector, Body>,
     uri: Uri,
     headers: HeaderMap,
-    resource: ResourceAttributesWithSchema,
 }
 
-/// Why spans were not taken.
+/// Why something was not taken.
 #[derive(Debug)]
 pub(super) struct Trouble {
     pub(super) why: String,
@@ -45,7 +36,12 @@ pub(super) struct Trouble {
 }
 
 impl Collector {
-    pub(super) fn new(settings: &TraceSettings, resource: &Resource) -> Result<Self, String> {
+    /// It need not be there yet.
+    pub(super) fn new(settings: &CollectorSettings) -> Result<Self, ConfigError> {
+        Self::reach(settings).map_err(|problem| ConfigError::field(&settings.field, problem))
+    }
+
+    fn reach(settings: &CollectorSettings) -> Result<Self, String> {
         let url = &settings.url;
         let client =
             client(url, UpstreamHttp::Auto, &Trust::in_ca(settings.ca.as_deref()), CONNECT_WITHIN, IDLE)?;
@@ -57,24 +53,19 @@ impl Collector {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         let agent = concat!("onlyonce/", env!("CARGO_PKG_VERSION"));
         headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(agent));
-        Ok(Self { client, uri, headers, resource: resource.into() })
+        Ok(Self { client, uri, headers })
     }
 
-    pub(super) fn encode(&self, batch: Vec<SpanData>) -> Bytes {
-        let resource_spans = group_spans_by_resource_and_scope(batch, &self.resource);
-        ExportTraceServiceRequest { resource_spans }.encode_to_vec().into()
-    }
-
-    /// Sends spans: how many of them the collector did not want.
-    pub(super) async fn post(&self, spans: Bytes) -> Result<u64, Trouble> {
-        match tokio::time::timeout(ANSWER_WITHIN, self.exchange(spans)).await {
+    /// Sends a message that was encoded for it: what it answered to one that it took.
+    pub(super) async fn post(&self, message: Bytes) -> Result<Bytes, Trouble> {
+        match tokio::time::timeout(ANSWER_WITHIN, self.exchange(message)).await {
             Ok(answer) => answer,
             Err(_) => Err(Trouble { why: "no answer in time".to_owned(), may_pass: true }),
         }
     }
 
-    async fn exchange(&self, spans: Bytes) -> Result<u64, Trouble> {
-        let mut request = Request::new(Body::from(spans));
+    async fn exchange(&self, message: Bytes) -> Result<Bytes, Trouble> {
+        let mut request = Request::new(Body::from(message));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uri.clone();
         request.headers_mut().clone_from(&self.headers);
@@ -90,10 +81,8 @@ impl Collector {
             });
         }
         // Read to its end, so that the connection can be used again. What cannot be read was taken all the same.
-        let answer = Limited::new(body, ANSWER_BYTES_MAX).collect().await.ok();
-        let answer = answer.and_then(|answer| ExportTraceServiceResponse::decode(answer.to_bytes()).ok());
-        let rejected = answer.and_then(|answer| answer.partial_success).map_or(0, |part| part.rejected_spans);
-        Ok(u64::try_from(rejected).unwrap_or(0))
+        let answer = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+        Ok(answer.map(Collected::to_bytes).unwrap_or_default())
     }
 }
 
