@@ -50,7 +50,7 @@ static HEADS: [[u8; 3]; STATUSES] = {
 };
 
 /// What a retry is told even when the rest is gone: the version, the status, and the trace of the original.
-pub(crate) fn head(status: StatusCode, trace: Option<TraceContext>) -> Bytes {
+pub fn head(status: StatusCode, trace: Option<TraceContext>) -> Bytes {
     // A trace that nobody records is none to be linked to.
     match trace.filter(TraceContext::is_sampled) {
         // `http` has no status below 100 or above 999.

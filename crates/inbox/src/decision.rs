@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onlyonce_core::record::CompletedBy;
-use onlyonce_core::{Conflict, Cut, Ending, EngineError, Ran, Recorded, Reply};
+use onlyonce_core::{Conflict, Cut, Ending, EngineError, Outcome, Ran, Recorded, Reply};
 
 use crate::handler::Handled;
 use crate::source::Settlement;
@@ -70,7 +70,7 @@ impl Backoff {
 /// How handling ended, as the engine hands it back.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    Done,
+    Done(Outcome),
     Retry { why: String, after: Option<Duration> },
     Unknown { why: String },
     Refused { why: String },
@@ -79,7 +79,9 @@ pub(crate) enum Ended {
 /// Which of the three endings the grant has.
 pub(crate) fn ending(handled: Handled) -> Ending<Ended> {
     match handled {
-        Handled::Done(outcome) => Ending::Complete { value: Ended::Done, outcome, retention: None },
+        Handled::Done(outcome) => {
+            Ending::Complete { value: Ended::Done(outcome.clone()), outcome, retention: None }
+        }
         Handled::Retry { why, after } => {
             Ending::Release { value: Ended::Retry { why, after }, keep_fingerprint: true }
         }
@@ -123,9 +125,9 @@ impl Rulings {
 
     fn ran(&self, Ran { value, attempt, recorded, .. }: Ran<Ended>) -> (Settlement, Fate) {
         match (value, recorded) {
-            (Ended::Done, Recorded::Completed | Recorded::Late) => (Settlement::Ack, Fate::Done),
+            (Ended::Done(_), Recorded::Completed | Recorded::Late) => (Settlement::Ack, Fate::Done),
             // Recording is tried in the background: the next delivery finds the outcome, or does it again by the policy.
-            (Ended::Done, _) => (self.retry(attempt), Fate::Unrecorded),
+            (Ended::Done(_), _) => (self.retry(attempt), Fate::Unrecorded),
             (Ended::Refused { why }, _) => dead(why),
             (Ended::Retry { why, after }, _) => self.failed(&why, after, attempt),
             (Ended::Unknown { why }, _) => self.failed(&why, None, attempt),
@@ -174,6 +176,15 @@ impl Rulings {
     }
 }
 
+/// What came of a message that is done, for whoever delivers it again.
+pub(crate) fn done(replied: &Result<Reply<Ended>, EngineError>) -> Option<&Outcome> {
+    match replied {
+        Ok(Reply::Replay(replay)) => Some(&replay.outcome),
+        Ok(Reply::Ran(Ran { value: Ended::Done(outcome), .. })) => Some(outcome),
+        _ => None,
+    }
+}
+
 pub(crate) fn dead(reason: impl Into<String>) -> (Settlement, Fate) {
     (Settlement::DeadLetter { reason: reason.into() }, Fate::DeadLettered)
 }
@@ -206,7 +217,7 @@ mod tests {
             (Recorded::Abandoned, false),
             (Recorded::Released, false),
         ] {
-            let (settlement, _) = ran(Ended::Done, 1, recorded);
+            let (settlement, _) = ran(Ended::Done(Outcome::kept(2, "")), 1, recorded);
             assert_eq!(settlement == Settlement::Ack, acknowledged, "{recorded:?}");
         }
         for conflict in [

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::{Execution, Outcome};
+use onlyonce_core::{Execution, Outcome, RecordId};
 
 use crate::id::MessageId;
 use crate::message::Message;
@@ -21,6 +21,12 @@ pub type HandlerFuture = Pin<Box<dyn Future<Output = Handled> + Send>>;
 pub trait Handler: Send + Sync + 'static {
     /// Handles one message. Called on a task of its own.
     fn handle(&self, work: Work) -> HandlerFuture;
+
+    /// Told of a delivery whose message is done, with its record and what came of it, before it is acknowledged. Nothing is to
+    /// be done for it: this is for logs and traces. Does nothing by default.
+    fn duplicate(&self, work: &Work, record: &RecordId, outcome: &Outcome) {
+        let _ = (work, record, outcome);
+    }
 }
 
 impl<H, F> Handler for H

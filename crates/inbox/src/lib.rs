@@ -41,7 +41,7 @@ pub use consumer::{
     Consumer, ConsumerBuilder, ConsumerError, ConsumerErrorKind, Counts, OnMissingId, OnShortRetention, Tally,
 };
 pub use decision::{Backoff, Fate, OnMismatch};
-pub use handler::{Handled, Handler, HandlerFuture, Work};
+pub use handler::{Handled, Handler, HandlerFuture, MESSAGE_OUTCOME, Work};
 pub use id::{IdRule, IdRules, MessageId};
 pub use memory::{Chances, MemoryBroker, MemorySource, Trouble};
 pub use message::{Headers, Message};

@@ -36,8 +36,8 @@ use crate::sweep::{AtWork, sweeper};
 use crate::tls::Trust;
 use crate::traces::{Delivered, Traces};
 use crate::upstream::{Connector, client, why_no_answer};
-use onlyonce_core::StoreError;
 use onlyonce_core::sweeper::Sweeper;
+use onlyonce_core::{Outcome, RecordId, StoreError};
 
 use request::Target;
 
@@ -199,6 +199,14 @@ impl Handler for Poster {
         let post = Arc::clone(&self.0);
         Box::pin(async move { post.send(&work).await })
     }
+
+    fn duplicate(&self, work: &Work, record: &RecordId, outcome: &Outcome) {
+        if let Some((traces, name)) = &self.0.traces {
+            // The request that it does not become says in which trace it came.
+            let mut request = self.0.target.request(work);
+            traces.duplicate(name, request.headers_mut(), record, outcome);
+        }
+    }
 }
 
 impl Post {
@@ -207,10 +215,10 @@ impl Post {
         let mut span =
             self.traces.as_ref().map(|(traces, name)| traces.delivered(name, work, request.headers_mut()));
         let handled = self.exchange(request, span.as_mut()).await;
-        if let Some(span) = span {
-            span.handled(&handled);
+        match span {
+            Some(span) => span.handled(handled),
+            None => handled,
         }
-        handled
     }
 
     async fn exchange(&self, request: Request<Body>, span: Option<&mut Delivered>) -> Handled {

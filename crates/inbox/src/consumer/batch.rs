@@ -14,10 +14,8 @@ use super::intake::Placed;
 use super::run::Run;
 use super::settle::Settling;
 use super::{Consumer, OnMissingId};
-use crate::decision::{Ended, Fate, dead, ending};
+use crate::decision::{Ended, Fate, dead, done, ending};
 use crate::handler::{Handled, Handler, Work};
-use crate::id::MessageId;
-use crate::message::Message;
 use crate::source::{Delivery, Settlement, Tag};
 
 /// One delivery on its way to being settled.
@@ -29,6 +27,8 @@ struct Flight {
 /// Deliveries of one message in one batch: the first is claimed, the others share its fate.
 struct Twins {
     flights: Vec<Flight>,
+    record: RecordId,
+    work: Work,
     attempt: Arc<AtomicU32>,
     deliveries: u32,
 }
@@ -55,8 +55,10 @@ impl Run {
                     slot.insert(twins.len());
                     let attempt = Arc::new(AtomicU32::new(0));
                     let deliveries = delivery.deliveries.unwrap_or(1);
-                    calls.push((request, self.work(delivery.message, id, &attempt, turns.split(1))));
-                    twins.push(Twins { flights: vec![flight], attempt, deliveries });
+                    let work = Work { message: Arc::new(delivery.message), id: Some(id), execution: None };
+                    let (record, flights) = (request.id(), vec![flight]);
+                    calls.push((request, self.work(work.clone(), &attempt, turns.split(1))));
+                    twins.push(Twins { flights, record, work, attempt, deliveries });
                 }
             }
         }
@@ -81,8 +83,7 @@ impl Run {
     /// What runs under the grant of a message, in its turn.
     fn work(
         self: &Arc<Self>,
-        message: Message,
-        id: MessageId,
+        work: Work,
         attempt: &Arc<AtomicU32>,
         turn: Option<OwnedSemaphorePermit>,
     ) -> impl FnOnce(Execution) -> std::pin::Pin<Box<dyn Future<Output = Ending<Ended>> + Send>> + Send + 'static
@@ -92,8 +93,7 @@ impl Run {
             Box::pin(async move {
                 let _turn = turn;
                 attempt.store(execution.attempt(), Ordering::Relaxed);
-                let work = Work { message: Arc::new(message), id: Some(id), execution: Some(execution) };
-                ending(handler.handle(work).await)
+                ending(handler.handle(Work { execution: Some(execution), ..work }).await)
             })
         }
     }
@@ -104,12 +104,16 @@ impl Run {
             tracing::warn!(%error, source = ?std::error::Error::source(error), "a message was not begun");
         }
         let attempt = twins.attempt.load(Ordering::Relaxed);
+        let outcome = done(&replied).cloned();
         let (settlement, fate) = self.consumer.rulings.settle(replied, attempt, twins.deliveries);
         if fate == Fate::StoreFailed {
             self.store_is_away.store(true, Ordering::Relaxed);
         }
         let mut fate = fate;
         for flight in twins.flights {
+            if let (Fate::Duplicate, Some(outcome)) = (fate, &outcome) {
+                self.consumer.handler.duplicate(&twins.work, &twins.record, outcome);
+            }
             self.settle(flight, settlement.clone(), fate).await;
             if fate == Fate::Done {
                 fate = Fate::Duplicate;

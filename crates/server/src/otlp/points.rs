@@ -66,7 +66,7 @@ fn metric(family: &Family<'_>, times: Times) -> Metric {
     let points = |point: fn(&Sample<'_>, Times) -> NumberDataPoint| {
         family.samples.iter().map(|sample| point(sample, times)).collect()
     };
-    let data = match family.kind {
+    let measured = match family.kind {
         Kind::Counter => Data::Sum(Sum {
             data_points: points(counted),
             aggregation_temporality: CUMULATIVE,
@@ -83,7 +83,7 @@ fn metric(family: &Family<'_>, times: Times) -> Metric {
         name: family.name.to_owned(),
         description: family.help.to_owned(),
         unit: unit.to_owned(),
-        data: Some(data),
+        data: Some(measured),
         ..Metric::default()
     }
 }

@@ -117,8 +117,7 @@ impl Asked {
             self.span.set_attribute(KeyValue::new("onlyonce.fence", fence));
         }
         if let Some(original) = self.original(answered) {
-            let why = vec![KeyValue::new("onlyonce.link", "original")];
-            self.span.add_link(original, why);
+            self.span.add_link(original, self::original());
         }
     }
 
@@ -191,6 +190,11 @@ pub(super) fn tell(span: &Span, headers: &mut HeaderMap) {
     }
 }
 
+/// Why a span is linked to another.
+pub(super) fn original() -> Vec<KeyValue> {
+    vec![KeyValue::new("onlyonce.link", "original")]
+}
+
 fn named(method: &str, route: Option<&str>) -> String {
     match route {
         Some(route) => format!("{method} {route}"),
@@ -258,13 +262,13 @@ pub(super) fn without_state(context: &SpanContext) -> SpanContext {
     SpanContext::new(trace_id, span_id, flags, context.is_remote(), TraceState::default())
 }
 
-fn span_context(context: TraceContext, state: TraceState) -> SpanContext {
+pub(super) fn span_context(context: TraceContext, state: TraceState) -> SpanContext {
     let flags = if context.is_sampled() { TraceFlags::SAMPLED } else { TraceFlags::NOT_SAMPLED };
     let (trace_id, span_id) =
         (TraceId::from_bytes(context.trace_id()), SpanId::from_bytes(context.span_id()));
     SpanContext::new(trace_id, span_id, flags, true, state)
 }
 
-fn trace_context(context: &SpanContext) -> Option<TraceContext> {
+pub(super) fn trace_context(context: &SpanContext) -> Option<TraceContext> {
     TraceContext::new(context.trace_id().to_bytes(), context.span_id().to_bytes(), context.is_sampled())
 }

@@ -134,7 +134,7 @@ fn figures(text: &str) -> BTreeMap<String, f64> {
         };
         let number = || value.parse::<f64>().unwrap_or_else(|error| panic!("{line}: {error}"));
         match field.trim() {
-            "-> Name" => name = value.to_owned(),
+            "-> Name" => value.clone_into(&mut name),
             "-> Description" | "-> Unit" | "-> DataType" | "-> IsMonotonic" | "-> AggregationTemporality" => {
             }
             "Value" => drop(told.insert(series(&name, &labels), number())),

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
 use super::receiver::{Mood, Receiver};
 use super::series::sent;
-use super::{CALLER, CALLER_SPAN, attribute, end, field, of_kind, traceparent};
+use super::{CALLER, CALLER_SPAN, RETRY, RETRY_SPAN, attribute, end, field, of_kind, traceparent};
 use crate::binary::{Proxy, answer, onlyonce, patient};
 use crate::upstream::Upstream;
 
@@ -73,30 +73,44 @@ fn a_handler_is_asked_in_the_span_of_its_message() {
     let (receiver, handler) = (Receiver::start(Mood::Takes), Upstream::start());
     let broker = RedisServer::start(RedisOptions::default()).unwrap();
     let context = format!("00-{CALLER}-{CALLER_SPAN}-01");
-    broker.ask(&["XADD", "orders", "*", "event-id", KEY, "traceparent", &context, "body", "pay"]).unwrap();
+    let publish = |context: &str| {
+        broker.ask(&["XADD", "orders", "*", "event-id", KEY, "traceparent", context, "body", "pay"]).unwrap()
+    };
+    publish(&context);
     let source = format!("redis-stream://127.0.0.1:{}/orders?group=workers", broker.port());
     let mut command = onlyonce(&["consume", "--source", &source, "--handler", &handler.url()]);
     command.args(["--store", "memory:", "--otlp", &receiver.url()]);
     command.env("ONLYONCE_CONSUME_ON_SHORT_RETENTION", "warn").stdin(Stdio::null()).stdout(Stdio::null());
     let mut consuming = Consuming(command.spawn().unwrap());
     handler.wait_for_effects(1);
+    // The same again, in another trace; once each has its span, nothing is left to do.
+    publish(&format!("00-{RETRY}-{RETRY_SPAN}-01"));
+    let processed = || of_kind(&receiver.spans(), SpanKind::Consumer);
+    while processed().len() < 2 {
+        std::thread::yield_now();
+    }
     let id = consuming.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert!(consuming.0.wait().unwrap().success());
 
-    let spans = of_kind(&receiver.spans(), SpanKind::Consumer);
-    assert_eq!(spans.len(), 1, "{spans:?}");
-    let span = &spans[0];
+    let mut spans = processed();
+    spans.sort_by_key(|span| span.start_time_unix_nano);
+    let [span, again] = &*spans else { panic!("{spans:?}") };
     assert_eq!((span.name.as_str(), hex(&span.parent_span_id)), ("process onlyonce", CALLER_SPAN.to_owned()));
     assert_eq!(attribute(span, "onlyonce.handled").as_deref(), Some("done"));
     assert_eq!(attribute(span, "onlyonce.attempt").as_deref(), Some("1"));
+    assert_eq!((hex(&again.trace_id), hex(&again.parent_span_id)), (RETRY.to_owned(), RETRY_SPAN.to_owned()));
+    assert_eq!(attribute(again, "onlyonce.handled").as_deref(), Some("duplicate"));
+    assert_eq!(attribute(again, "onlyonce.record"), attribute(span, "onlyonce.record"));
+    assert_eq!((&again.links[0].trace_id, &again.links[0].span_id), (&span.trace_id, &span.span_id));
+    assert!(span.links.is_empty() && handler.effects() == 1);
     let told = format!("00-{CALLER}-{}-01", hex(&span.span_id));
     assert_eq!(field(&handler.heads()[0], "traceparent"), Some(told));
     let figures = sent(receiver.figures().last().unwrap());
     for (series, number) in [
         ("onlyonce_messages_total{fate=\"done\"}", 1.0),
         ("onlyonce_claims_total{answer=\"granted\"}", 1.0),
-        ("onlyonce_messages_total{fate=\"duplicate\"}", 0.0),
+        ("onlyonce_messages_total{fate=\"duplicate\"}", 1.0),
     ] {
         assert_eq!(figures.get(series), Some(&number), "{series} in {figures:?}");
     }
