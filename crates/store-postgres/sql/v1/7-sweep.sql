@@ -17,6 +17,8 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' sweep', 0)) THEN
         RETURN;
     END IF;
+    -- Nobody waits for its sync: what a crash takes back has still expired or lapsed, reads so, and is swept again.
+    PERFORM set_config('synchronous_commit', 'off', true);
     -- A damaged row is left for someone to look at: it must not come to read as absent.
     SELECT array_agg(d.id) INTO due FROM (
         SELECT r.id FROM records r WHERE r.due_at <= now AND r.mark = mark_of(r)
@@ -69,8 +71,10 @@ $$;
 
 -- Registers who waits, so that whoever changes one of these records tells.
 CREATE FUNCTION wait_for(ids bytea[], wait_ms bigint, at bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql
-SET search_path FROM CURRENT SET synchronous_commit = off AS $$
+SET search_path FROM CURRENT AS $$
 BEGIN
+    -- For the transaction: a setting of the function's own would be over before it commits.
+    PERFORM set_config('synchronous_commit', 'off', true);
     INSERT INTO waiting AS w SELECT i.id, clock(at) + wait_ms FROM unnest(ids) AS i (id)
     ON CONFLICT (id) DO UPDATE SET until = greatest(w.until, excluded.until);
 END
