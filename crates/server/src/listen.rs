@@ -177,7 +177,8 @@ impl<F: Answers> Serving<F> {
         let connection = Arc::new(connection);
         let wire = Wire::new(io, self.settings.head, self.settings.patience, Arc::clone(&connection));
         let answers = self.front.serve(Arc::clone(&connection));
-        let service = service_fn(move |request| answers.call(Received::with(request)));
+        let ending = self.ending.clone();
+        let service = service_fn(move |request| answers.call(Received::with(request, &ending)));
         let mut serving = pin!(self.http.serve_connection_with_upgrades(TokioIo::new(wire), service));
         let ended = tokio::select! {
             ended = serving.as_mut() => ended,

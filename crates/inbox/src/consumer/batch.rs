@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -112,7 +113,13 @@ impl Run {
         let mut fate = fate;
         for flight in twins.flights {
             if let (Fate::Duplicate, Some(outcome)) = (fate, &outcome) {
-                self.consumer.handler.duplicate(&twins.work, &twins.record, outcome);
+                // Whatever it does, the delivery is settled.
+                let told = AssertUnwindSafe(|| {
+                    self.consumer.handler.duplicate(&twins.work, &twins.record, outcome);
+                });
+                if catch_unwind(told).is_err() {
+                    tracing::warn!(consumer = &*self.consumer.name, "the handler panicked at a duplicate");
+                }
             }
             self.settle(flight, settlement.clone(), fate).await;
             if fate == Fate::Done {

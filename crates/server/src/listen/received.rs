@@ -14,6 +14,8 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::wire::LINGER_BYTES_MAX;
 
@@ -25,15 +27,15 @@ const REST_WITHIN: Duration = Duration::from_secs(30);
 pub(crate) struct Received {
     /// `None` only once it is dropped.
     body: Option<Incoming>,
-    /// Whether other requests share the connection.
-    is_shared: bool,
+    /// Set where other requests share the connection: told when those are to end, and nobody should wait for the rest.
+    ending: Option<CancellationToken>,
 }
 
 impl Received {
     /// `request`, with the rest of its body seen to.
-    pub(super) fn with(request: Request<Incoming>) -> Request<Self> {
-        let is_shared = request.version() == Version::HTTP_2;
-        request.map(|body| Self { body: Some(body), is_shared })
+    pub(super) fn with(request: Request<Incoming>, ending: &CancellationToken) -> Request<Self> {
+        let ending = (request.version() == Version::HTTP_2).then(|| ending.clone());
+        request.map(|body| Self { body: Some(body), ending })
     }
 }
 
@@ -62,11 +64,13 @@ impl Body for Received {
 
 impl Drop for Received {
     fn drop(&mut self) {
-        if !self.is_shared || self.is_end_stream() {
+        if self.is_end_stream() {
             return;
         }
-        if let (Some(body), Ok(runtime)) = (self.body.take(), Handle::try_current()) {
-            runtime.spawn(tokio::time::timeout(REST_WITHIN, take_rest(body)));
+        if let (Some(body), Some(ending), Ok(runtime)) =
+            (self.body.take(), self.ending.take(), Handle::try_current())
+        {
+            runtime.spawn(ending.run_until_cancelled_owned(timeout(REST_WITHIN, take_rest(body))));
         }
     }
 }

@@ -25,7 +25,7 @@ async fn complete(stage: &Stage, id: &str, holder: &serde_json::Value) {
 async fn with_waiters_max(waiters_max: usize) -> Stage {
     let mut flags = File::default();
     flags.serve.waiters_max = Some(waiters_max);
-    Stage::set(Setup { flags, ..Setup::default() }).await
+    Box::pin(Stage::set(Setup { flags, ..Setup::default() })).await
 }
 
 #[tokio::test]

@@ -34,14 +34,23 @@ impl Rides {
         self.count.store(waiting.len(), Ordering::Relaxed);
     }
 
+    /// One that has been sent is there no longer, nor is one that is sent on its own.
+    fn leave(&self, rider: &Arc<Rider>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|other| !Arc::ptr_eq(other, rider));
+        self.count.store(waiting.len(), Ordering::Relaxed);
+    }
+
     /// Who rides along with a call that is sent now.
     pub(super) fn next(&self) -> Option<(Cmd, oneshot::Sender<Value>)> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that was waited for no longer is no longer there.
-        let taken = std::iter::from_fn(|| waiting.pop_front()).find_map(|rider| rider.take());
+        // One that nobody waits for any more is not sent.
+        let is_wanted = |(_, tell): &(Cmd, oneshot::Sender<Value>)| !tell.is_closed();
+        let taken =
+            std::iter::from_fn(|| waiting.pop_front()).find_map(|rider| rider.take().filter(is_wanted));
         self.count.store(waiting.len(), Ordering::Relaxed);
         taken
     }
@@ -67,9 +76,15 @@ impl Node {
         if let Ok(ridden) = timeout(WAITS_FOR, &mut told).await {
             return Ok((ridden.ok(), true));
         }
-        match rider.take() {
+        let taken_back = rider.take();
+        self.inner.rides.leave(&rider);
+        match taken_back {
             Some((call, _)) => Ok((Some(self.call(&call, doing).await?), false)),
-            None => Ok((told.await.ok(), true)),
+            // Whoever carries it is answered within the time of a call, or nobody polls it.
+            None => {
+                let ridden = timeout(self.inner.shared.options.timeout, told).await;
+                Ok((ridden.ok().and_then(Result::ok), true))
+            }
         }
     }
 

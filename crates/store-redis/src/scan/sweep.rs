@@ -178,7 +178,10 @@ impl RedisStore {
             answers.push(match value {
                 Some(value) => Ok(value),
                 // Whatever it was, a call of its own gets over it or tells what it is. A second one does no harm.
-                None => self.masters.run(&call.0, &call.1, DOING).await,
+                None => {
+                    rode = false;
+                    self.masters.run(&call.0, &call.1, DOING).await
+                }
             });
         }
         (answers, rode)

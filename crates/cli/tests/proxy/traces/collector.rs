@@ -63,14 +63,14 @@ impl Collector {
         spans(&self.ended_after(|text| spans(text).len() >= count))
     }
 
-    /// Waits until it has begun to tell of `count` figures, and ends it: every series that it told of, with its number. What
-    /// a histogram counted up to each bound is there as at `/metrics`.
-    pub(crate) fn figures(self, count: usize) -> BTreeMap<String, f64> {
-        figures(
-            &self.ended_after(|text| {
-                text.lines().filter(|line| line.starts_with("Metric #")).count() >= count
-            }),
-        )
+    /// Waits until it has told of every series in `wanted`, and ends it: every one that it told of, with its number. What a
+    /// histogram counted up to each bound is there as at `/metrics`.
+    pub(crate) fn figures(self, wanted: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+        figures(&self.ended_after(|text| {
+            // The last line may be half written.
+            let told = figures(text.rsplit_once('\n').map_or("", |(whole, _)| whole));
+            wanted.keys().all(|series| told.contains_key(series))
+        }))
     }
 
     fn ended_after(mut self, is_told: impl Fn(&str) -> bool) -> String {

@@ -65,7 +65,8 @@ fn what_is_sent_is_what_metrics_shows() {
     for series in before.keys() {
         assert!(sent.contains_key(series), "{series} is shown and not sent");
     }
-    assert!(at_rest > 100, "{at_rest} of {}", sent.len());
+    // A sweep, or a look at who sweeps, may have come in between.
+    assert!(at_rest > 60, "{at_rest} of {}", sent.len());
     for (series, number) in [
         (GRANTED, 1.0),
         (REPLAYED, 1.0),
@@ -100,14 +101,16 @@ fn sums_are_cumulative_since_one_start_and_the_resource_is_that_of_spans() {
                     assert!(name.ends_with("_total") && sum.is_monotonic, "{name}");
                     assert_eq!(sum.aggregation_temporality, cumulative, "{name}");
                     starts.extend(sum.data_points.iter().map(|point| point.start_time_unix_nano));
-                    now = sum.data_points[0].time_unix_nano;
                 }
                 Data::Histogram(histogram) => {
                     assert_eq!(histogram.aggregation_temporality, cumulative, "{name}");
                     starts.extend(histogram.data_points.iter().map(|point| point.start_time_unix_nano));
                     assert_eq!(metric.unit == "s", name == "onlyonce_store_seconds", "{name}");
                 }
-                Data::Gauge(_) => assert!(!name.ends_with("_total"), "{name}"),
+                Data::Gauge(gauge) => {
+                    assert!(!name.ends_with("_total"), "{name}");
+                    now = gauge.data_points[0].time_unix_nano;
+                }
                 other => panic!("{name} is {other:?}"),
             }
         }
@@ -135,10 +138,9 @@ fn a_real_collector_is_told_the_same_at_the_end() {
     let (proxy, admin) = start_with(&upstream, &otlp, &[]);
     ask(&proxy);
     let (_, text) = get(admin, "/metrics");
-    let figures = text.lines().filter(|line| line.starts_with("# TYPE ")).count();
     // Once, for an interval is longer than this takes.
     end(proxy);
-    let told = collector.figures(figures);
+    let told = collector.figures(&shown(&text));
     let mut same = 0;
     for (series, number) in shown(&text) {
         let told = told.get(&series).unwrap_or_else(|| panic!("{series} is not in {told:?}"));
