@@ -21,7 +21,7 @@ use crate::store::RedisStore;
 const KEYS_PER_RECORD: usize = 10;
 const KEYS_PER_CALL: usize = 20_000;
 /// How many records are swept in one go, and how many such goes there are at a time. Few: whoever comes meanwhile waits for them.
-const SWEPT_TOGETHER: usize = 20;
+const SWEPT_TOGETHER: usize = 10;
 const GOES: usize = 2;
 /// About how long the server is busy with one go.
 const GO_TAKES: Duration = Duration::from_micros(150);
