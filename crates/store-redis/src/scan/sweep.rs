@@ -23,8 +23,8 @@ const KEYS_PER_CALL: usize = 20_000;
 /// How many records are swept in one go, and how many such goes there are at a time. Few: whoever comes meanwhile waits for them.
 const SWEPT_TOGETHER: usize = 10;
 const GOES: usize = 2;
-/// About how long the server is busy with one go.
-const GO_TAKES: Duration = Duration::from_micros(150);
+/// About how long the server is busy with those.
+const GOES_TAKE: Duration = Duration::from_micros(300);
 /// A pass that took a while is followed by a pause of this many times as long. Its own pauses are part of the pass.
 const PAUSE_TIMES: u32 = 4;
 /// The longest pause. A pass may have lain around unfinished for hours, because its process was frozen, was not elected or kept
@@ -142,7 +142,7 @@ impl RedisStore {
             if rode {
                 // Whoever was carried along with cost others no more than the work itself.
                 let took = begun.until(self.shared.clock.now());
-                swept.waited += took.saturating_sub(GO_TAKES * u32::try_from(GOES).unwrap_or(1));
+                swept.waited += took.saturating_sub(GOES_TAKE);
             }
             answers
         };

@@ -1,6 +1,6 @@
 //! A collector in the test itself: it keeps what it is sent, and can be told to fail.
 
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -9,6 +9,8 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
+
+use crate::binary::asked;
 
 /// Where collectors take spans, and where they take figures.
 pub(crate) const SPANS: &str = "/v1/traces";
@@ -120,23 +122,7 @@ impl Receiver {
 
     fn serve(&self, stream: &TcpStream) -> io::Result<()> {
         let mut reader = BufReader::new(stream);
-        loop {
-            let (mut head, mut length) = (String::new(), 0);
-            loop {
-                let mut line = String::new();
-                if reader.read_line(&mut line)? == 0 {
-                    return Ok(());
-                }
-                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                    length = value.trim().parse().unwrap();
-                }
-                if line == "\r\n" {
-                    break;
-                }
-                head.push_str(&line);
-            }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body)?;
+        while let Some((head, body)) = asked(&mut reader)? {
             let mut state = self.state.0.lock().unwrap();
             let mood = state.mood;
             state.tried.push(head.clone());
@@ -155,5 +141,6 @@ impl Receiver {
                 Mood::Hangs => drop(reader.read(&mut [0])?),
             }
         }
+        Ok(())
     }
 }
