@@ -168,14 +168,16 @@ pub(crate) fn looked_up(rows: &[Row], doing: &'static str) -> Result<Option<Reco
     Ok(view(record.as_ref(), now).map(std::borrow::Cow::into_owned))
 }
 
-pub(crate) fn swept(rows: &[Row]) -> Result<Swept, StoreError> {
+/// What was swept, and where the next call goes on.
+pub(crate) fn swept(rows: &[Row]) -> Result<(Swept, i64), StoreError> {
     one(rows, "sweeping", |row| {
-        Ok(Swept {
+        let swept = Swept {
             removed: count(get(row, "removed")?)?,
             made_unknown: count(get(row, "made_unknown")?)?,
             more: get(row, "more")?,
             ..Swept::default()
-        })
+        };
+        Ok((swept, get(row, "reached")?))
     })
 }
 

@@ -1,7 +1,9 @@
 //! The store: commands go to the lanes, everything else is a call of its own.
 
 use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use onlyonce_core::store::{
     BATCH_MAX, Batch, Durability, Filling, Imported, Listing, Page, Stats, StoreFuture, SweepBudget, Swept,
@@ -32,6 +34,10 @@ const PATIENT_LANES: usize = 2;
 /// How many pages of records are read to count them: as much as is read in a tenth of a second or so.
 const STATS_PAGES_MAX: i64 = 5000;
 
+/// About how long the server and its disk are busy with a record that is swept. Most of that comes later: its page is written
+/// to the log and to the table, and again by the vacuum, as are the pages of its indexes.
+const SWEEP_TAKES: Duration = Duration::from_micros(30);
+
 /// Records in `PostgreSQL`, shared by every process that opens the same URL.
 ///
 /// Opened inside a tokio runtime, on which its connections live; it may be used from any other.
@@ -39,6 +45,8 @@ pub struct PostgresStore {
     pub(crate) shared: Arc<Shared>,
     /// Hears what other processes change. Started by the first who waits.
     ear: OnceLock<JoinHandle<()>>,
+    /// What was due until then has been swept in the pass under way; 0 when none is.
+    swept_to: AtomicI64,
 }
 
 impl PostgresStore {
@@ -69,7 +77,7 @@ impl PostgresStore {
         for _ in 0..PATIENT_LANES {
             tokio::spawn(lanes::run_patiently(Arc::clone(&shared)));
         }
-        Ok(Self { shared, ear: OnceLock::new() })
+        Ok(Self { shared, ear: OnceLock::new(), swept_to: AtomicI64::new(0) })
     }
 
     /// Sends one command with whatever else waits.
@@ -281,9 +289,13 @@ impl Store for PostgresStore {
         Box::pin(async move {
             const DOING: &str = "sweeping";
             let budget = i32::try_from(budget.get()).unwrap_or(i32::MAX);
-            let rows =
-                self.shared.call("sweep", vec![argument(budget, Type::INT4)], Tail::Clock, DOING).await?;
-            let swept = calls::swept(&rows)?;
+            let from = self.swept_to.load(Ordering::Relaxed);
+            let arguments = vec![argument(budget, Type::INT4), argument(from, Type::INT8)];
+            let rows = self.shared.call("sweep", arguments, Tail::Clock, DOING).await?;
+            let (mut swept, reached) = calls::swept(&rows)?;
+            self.swept_to.store(reached, Ordering::Relaxed);
+            let touched = u32::try_from(swept.removed + swept.made_unknown).unwrap_or(u32::MAX);
+            swept.keeps_busy = Some(SWEEP_TAKES * touched);
             if !swept.more {
                 self.shared.call("drop_days", Vec::new(), Tail::Clock, DOING).await?;
             }

@@ -56,7 +56,7 @@ CREATE INDEX records_due ON records (due_at);
 -- Every completion leaves a dead row behind: clean up while it is little. Files are not made shorter, because that
 -- excludes everyone for a while.
 ALTER TABLE records SET (
-    autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.2,
+    autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_insert_scale_factor = 0.2,
     autovacuum_analyze_scale_factor = 0.05, vacuum_truncate = off
 );
 

@@ -1,18 +1,24 @@
 -- The sweep: what has expired goes, what has lapsed becomes unknown. One process at a time does it.
 
--- `more`: whether the budget ended before the work did.
+-- `from_due`: what was due before is not looked at; 0 begins a pass. `reached`: where the next call should go on, so that it
+-- does not walk again over all that was removed and is not vacuumed yet. `more`: whether there is a next call to make.
 CREATE FUNCTION sweep(
-    budget integer, at bigint DEFAULT NULL, OUT removed bigint, OUT made_unknown bigint, OUT more boolean
+    budget integer, from_due bigint, at bigint DEFAULT NULL, OUT removed bigint, OUT made_unknown bigint, OUT more boolean,
+    OUT reached bigint
 ) LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     now bigint := clock(at);
     due bytea[];
+    -- Where those rows are. They cannot move while they are held, and nobody has to look for them again by their ids, which
+    -- lie all over a large index.
+    places tid[];
 BEGIN
     removed := 0;
     made_unknown := 0;
     more := false;
+    reached := from_due;
     -- Whoever comes second has nothing to do, and holds nobody up.
     IF NOT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' sweep', 0)) THEN
         RETURN;
@@ -20,13 +26,13 @@ BEGIN
     -- Nobody waits for its sync: what a crash takes back has still expired or lapsed, reads so, and is swept again.
     PERFORM set_config('synchronous_commit', 'off', true);
     -- A damaged row is left for someone to look at: it must not come to read as absent.
-    SELECT array_agg(d.id) INTO due FROM (
-        SELECT r.id FROM records r WHERE r.due_at <= now AND r.mark = mark_of(r)
+    SELECT array_agg(d.id), array_agg(d.ctid), max(d.due_at) INTO due, places, reached FROM (
+        SELECT r.id, r.ctid, r.due_at FROM records r
+        WHERE r.due_at >= from_due AND r.due_at <= now AND r.mark = mark_of(r)
         ORDER BY r.due_at LIMIT budget FOR UPDATE SKIP LOCKED
     ) AS d;
     WITH deleted AS (
-        DELETE FROM records r USING unnest(due) AS d (id)
-        WHERE r.id = d.id AND r.state <> 0 AND r.due_at <= now RETURNING r.id
+        DELETE FROM records r WHERE r.ctid = ANY (places) AND r.state <> 0 AND r.due_at <= now RETURNING r.id
     ) SELECT count(*) INTO removed FROM deleted d;
     WITH changed AS (
         UPDATE records r SET state = 3, since = r.due_at, due_at = now + r.unknown_retention, mark = mark(
@@ -34,11 +40,18 @@ BEGIN
                 r.run_until, now + r.unknown_retention, r.due_at, r.retention, r.unknown_retention, r.remote,
                 r.completed_by, r.content_version, r.kept, r.head, r.body_sum, r.body_day, r.recovery_owner,
                 r.recovery_until, r.late, r.step_names, r.step_values)
-        FROM unnest(due) AS d (id)
-        WHERE r.id = d.id AND r.state = 0 AND r.due_at <= now RETURNING r.id
+        WHERE r.ctid = ANY (places) AND r.state = 0 AND r.due_at <= now RETURNING r.id
     ) SELECT count(*) INTO made_unknown FROM changed c;
-    PERFORM wake(due, now);
-    more := coalesce(cardinality(due) >= budget, false);
+    IF EXISTS (SELECT FROM waiting) THEN
+        PERFORM wake(due, now);
+    END IF;
+    more := from_due > 0;
+    IF cardinality(due) >= budget THEN
+        more := true;
+    ELSE
+        -- Behind it may be what another transaction held, or what came later.
+        reached := 0;
+    END IF;
     IF NOT more THEN
         DELETE FROM waiting w WHERE w.until <= now;
         DELETE FROM audit a WHERE a.at < now - 7776000000; -- 90 days

@@ -21,7 +21,7 @@ use crate::stage::{
 const SOON: Duration = Duration::from_mins(2);
 
 /// Takes the row of `token` and keeps it.
-async fn take(transaction: &Transaction<'_>, token: Token) {
+pub(crate) async fn take(transaction: &Transaction<'_>, token: Token) {
     let take = "SELECT 1 FROM onlyonce.records WHERE id = $1 FOR UPDATE";
     assert_eq!(transaction.execute(take, &[&token.id.as_bytes().as_slice()]).await.expect("the row"), 1);
 }

@@ -16,6 +16,7 @@ mod refusals;
 mod replies;
 mod roles;
 mod stage;
+mod sweeps;
 mod tls;
 mod transactions;
 mod trips;
