@@ -348,7 +348,7 @@ impl Sweeper {
                 return Ok(());
             }
             if left != Some(0) {
-                self.rest(jittered(pace.after(took.saturating_sub(swept.waited))), stop).await;
+                self.rest(jittered(pace.after(swept.keeps_busy.unwrap_or(took))), stop).await;
             }
         }
         Ok(())

@@ -1,9 +1,10 @@
 -- sweep: for each of KEYS 1 removed, 2 made unknown, 0 kept, or why it cannot be read · ARGV[1] 'look': the same without
 -- doing it
 local looks = ARGV[1] == 'look'
+local keys, codes, gone = { unpack(KEYS) }, {}, {}
 
-local function sweep()
-  local r, wrong = read()
+local function sweep(value)
+  local r, wrong = read(value)
   if wrong then
     return wrong
   end
@@ -11,10 +12,7 @@ local function sweep()
     return 0
   end
   if is_expired(r) then
-    if not looks then
-      redis.call('DEL', KEYS[1])
-      wake()
-    end
+    gone[#gone + 1] = KEYS[1]
     return 1
   end
   if is_lapsed(r) then
@@ -28,10 +26,18 @@ local function sweep()
   return 0
 end
 
-local keys, codes = { unpack(KEYS) }, {}
+-- Read together and removed together: whoever carries this waits for it.
+local values = redis.call('MGET', unpack(keys))
 for at, key in ipairs(keys) do
   -- What reads and writes a record does so under the first key.
   KEYS[1] = key
-  codes[at] = sweep()
+  codes[at] = sweep(values[at])
+end
+if #gone > 0 and not looks then
+  redis.call('DEL', unpack(gone))
+  for _, key in ipairs(gone) do
+    KEYS[1] = key
+    wake()
+  end
 end
 return codes

@@ -69,8 +69,8 @@ fn hint(code: &str) -> &'static str {
         }
         "NOAUTH" | "WRONGPASS" => "name user and password in the store's URL",
         "NOPERM" => {
-            "the user needs +evalsha +eval +script|load +get +set +setrange +del +time +scan +dbsize +info +ping +wait \
-             +waitaof +publish +subscribe +unsubscribe (in a cluster +spublish +ssubscribe +sunsubscribe +cluster|slots \
+            "the user needs +evalsha +eval +script|load +get +mget +set +setrange +del +time +scan +dbsize +info +ping \
+             +wait +waitaof +publish +subscribe +unsubscribe (in a cluster +spublish +ssubscribe +sunsubscribe +cluster|slots \
              +asking), and ~PREFIX:* &PREFIX:* for keys and channels"
         }
         "MISCONF" => "the server cannot write to its disk",

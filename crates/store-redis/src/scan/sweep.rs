@@ -21,10 +21,15 @@ use crate::store::RedisStore;
 const KEYS_PER_RECORD: usize = 10;
 const KEYS_PER_CALL: usize = 20_000;
 /// How many records are swept in one go, and how many such goes there are at a time. Few: whoever comes meanwhile waits for them.
-const SWEPT_TOGETHER: usize = 10;
-const GOES: usize = 2;
-/// About how long the server is busy with those.
-const GOES_TAKE: Duration = Duration::from_micros(300);
+const SWEPT_TOGETHER: usize = 5;
+const GOES: usize = 8;
+/// About how long the server is busy with a record that is looked at, and with one that is swept.
+const LOOK_TAKES: Duration = Duration::from_micros(6);
+const SWEEP_TAKES: Duration = Duration::from_micros(8);
+/// The same for a go that found nobody to ride with: everybody waits for its sync.
+const SYNC_TAKES: Duration = Duration::from_millis(1);
+/// And for a step through the keys.
+const STEP_TAKES: Duration = Duration::from_micros(200);
 /// A pass that took a while is followed by a pause of this many times as long. Its own pauses are part of the pass.
 const PAUSE_TIMES: u32 = 4;
 /// The longest pause. A pass may have lain around unfinished for hours, because its process was frozen, was not elected or kept
@@ -41,20 +46,50 @@ struct Pass {
     /// The servers still to go through, the one under way last.
     nodes: Vec<Arc<Node>>,
     cursor: u64,
+    /// Whether most of what was seen last was due.
+    mostly_due: bool,
+}
+
+/// What one call did, and about how long it kept the server from serving others by that: the rest of its time it only waited.
+#[derive(Debug)]
+struct Done {
+    swept: Swept,
+    busy: Duration,
+    /// Whether there is anybody to ride with. Where nobody comes nobody is spared anything by waiting.
+    in_company: bool,
+}
+
+impl Done {
+    /// How many records were touched one by one.
+    const fn touched(&self) -> usize {
+        self.swept.removed + self.swept.made_unknown
+    }
+
+    fn took(&mut self, each: Duration, count: usize) {
+        self.busy += each * u32::try_from(count).unwrap_or(u32::MAX);
+    }
 }
 
 impl RedisStore {
     pub(crate) async fn sweep_some(&self, budget: SweepBudget) -> Result<Swept, StoreError> {
+        // In a cluster each key is a call of its own.
+        let in_company = !self.masters.is_cluster();
+        let mut done = Done { swept: Swept::default(), busy: Duration::ZERO, in_company };
+        self.sweep_until(budget, &mut done).await?;
+        Ok(Swept { keeps_busy: Some(done.busy), ..done.swept })
+    }
+
+    async fn sweep_until(&self, budget: SweepBudget, done: &mut Done) -> Result<(), StoreError> {
         self.put_secret_back().await?;
         let budget = budget.get();
         let mut pass = self.sweeper.0.lock().await;
         if pass.is_none() {
             if !self.take_turn("begin", self.shared.options.sweep_every).await? {
-                return Ok(Swept::default());
+                return Ok(());
             }
-            *pass = Some(Pass { begun: self.shared.clock.now(), nodes: self.masters.all(), cursor: 0 });
+            let (begun, nodes) = (self.shared.clock.now(), self.masters.all());
+            *pass = Some(Pass { begun, nodes, cursor: 0, mostly_due: false });
         }
-        let mut swept = Swept::default();
         let (mut keys, keys_max) = (0, KEYS_PER_CALL.min(budget * KEYS_PER_RECORD));
         while let Some(under_way) = pass.as_mut() {
             let Some(node) = under_way.nodes.last() else {
@@ -72,17 +107,18 @@ impl RedisStore {
                 under_way.cursor = 0;
                 continue;
             }
-            let left = budget - swept.removed - swept.made_unknown;
+            let left = budget - done.touched();
             if left == 0 || keys >= keys_max {
-                swept.more = true;
+                done.swept.more = true;
                 break;
             }
             // No more than can be swept: the rest would be looked at again by the next call.
             let step = self.step_of(node, under_way.cursor, left.clamp(TOGETHER, STEP_KEYS)).await?;
             keys += step.keys;
-            if !self.sweep_each(&step.ids, budget, &mut swept).await? {
+            done.took(STEP_TAKES, 1);
+            if !self.sweep_each(&step.ids, budget, done, &mut under_way.mostly_due).await? {
                 // The rest of this step is found again by the next call.
-                swept.more = true;
+                done.swept.more = true;
                 break;
             }
             under_way.cursor = step.next;
@@ -90,7 +126,7 @@ impl RedisStore {
                 under_way.nodes.pop();
             }
         }
-        Ok(swept)
+        Ok(())
     }
 
     /// Sweeps those of `ids` that are due, until `budget` is spent. Answers whether it was enough for all of them.
@@ -98,17 +134,25 @@ impl RedisStore {
         &self,
         ids: &[RecordId],
         budget: usize,
-        swept: &mut Swept,
+        done: &mut Done,
+        mostly_due: &mut bool,
     ) -> Result<bool, StoreError> {
         for ids in ids.chunks(TOGETHER) {
-            // ORDER: looked at first, which others hardly notice: nearly always most of them live.
-            let mut due = self.look(ids).await?;
-            let left = budget - swept.removed - swept.made_unknown;
+            // ORDER: looked at first, which others hardly notice: nearly always most of them live. Where most of those before
+            // were due that would only be done twice.
+            let mut due = if *mostly_due { ids.to_vec() } else { self.look(ids, done).await? };
+            let before = done.touched();
+            let left = budget - before;
             let is_enough = due.len() <= left;
             due.truncate(left);
-            for ids in due.chunks(SWEPT_TOGETHER * GOES) {
-                self.sweep_due(ids, swept).await?;
+            let mut rest = due.as_slice();
+            while !rest.is_empty() {
+                let together = if done.in_company { SWEPT_TOGETHER * GOES } else { TOGETHER };
+                let (now, later) = rest.split_at(together.min(rest.len()));
+                self.sweep_due(now, done).await?;
+                rest = later;
             }
+            *mostly_due = 2 * (done.touched() - before) > ids.len().min(left);
             if !is_enough {
                 return Ok(false);
             }
@@ -117,39 +161,32 @@ impl RedisStore {
     }
 
     /// Those of `ids` that are due.
-    async fn look(&self, ids: &[RecordId]) -> Result<Vec<RecordId>, StoreError> {
-        let mut due = Vec::new();
+    async fn look(&self, ids: &[RecordId], done: &mut Done) -> Result<Vec<RecordId>, StoreError> {
         let answers = self.masters.run_packed(&self.sweep_calls(ids, ids.len(), "look"), DOING).await;
+        done.took(LOOK_TAKES, ids.len());
         let codes = codes_of(answers)?;
-        for (id, code) in ids.iter().zip(codes) {
-            match Told::new(code, DOING) {
-                Ok((1 | 2, _)) => due.push(*id),
-                Ok(_) => {}
-                Err(failure) => tracing::error!(id = id.short(), error = %failure, "a record cannot be read"),
-            }
-        }
-        Ok(due)
+        let due = ids.iter().zip(codes).filter(|(id, code)| matches!(told(id, code), 1 | 2));
+        Ok(due.map(|(id, _)| *id).collect())
     }
 
-    /// Sweeps records that are due, unless they are no longer.
-    async fn sweep_due(&self, ids: &[RecordId], swept: &mut Swept) -> Result<(), StoreError> {
-        let calls = self.sweep_calls(ids, SWEPT_TOGETHER, "sweep");
-        let answers = if self.masters.is_cluster() {
-            self.masters.run_packed(&calls, DOING).await
+    /// Sweeps those of `ids` that are due.
+    async fn sweep_due(&self, ids: &[RecordId], done: &mut Done) -> Result<(), StoreError> {
+        let (answers, alone) = if done.in_company {
+            let calls = self.sweep_calls(ids, SWEPT_TOGETHER, "sweep");
+            let goes = calls.len();
+            let (answers, alone) = self.ride(calls).await;
+            done.in_company = alone < goes;
+            (answers, alone)
         } else {
-            let begun = self.shared.clock.now();
-            let (answers, rode) = self.ride(calls).await;
-            if rode {
-                // Whoever was carried along with cost others no more than the work itself.
-                let took = begun.until(self.shared.clock.now());
-                swept.waited += took.saturating_sub(GOES_TAKE);
-            }
-            answers
+            let calls = self.sweep_calls(ids, ids.len(), "sweep");
+            (self.masters.run_packed(&calls, DOING).await, 1)
         };
+        done.took(SWEEP_TAKES, ids.len());
+        done.took(SYNC_TAKES, alone);
         for (id, code) in ids.iter().zip(codes_of(answers)?) {
-            match Told::new(code, DOING) {
-                Ok((1, _)) => swept.removed += 1,
-                Ok((2, _)) => swept.made_unknown += 1,
+            match told(id, &code) {
+                1 => done.swept.removed += 1,
+                2 => done.swept.made_unknown += 1,
                 _ => continue,
             }
             self.shared.watches.wake(id);
@@ -157,8 +194,8 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Sends calls along with others. Answers also whether all of them rode.
-    async fn ride(&self, calls: Vec<(Vec<u8>, Cmd)>) -> (Vec<Result<Value, StoreError>>, bool) {
+    /// Sends calls along with others. Answers also how many went alone.
+    async fn ride(&self, calls: Vec<(Vec<u8>, Cmd)>) -> (Vec<Result<Value, StoreError>>, usize) {
         let mut rides = JoinSet::new();
         for (at, (key, call)) in calls.iter().enumerate() {
             if let Ok(node) = self.masters.of(key, DOING) {
@@ -166,11 +203,11 @@ impl RedisStore {
                 rides.spawn(async move { (at, node.ride(call, DOING).await) });
             }
         }
-        let (mut values, mut rode) = (vec![None; calls.len()], true);
+        let (mut values, mut alone) = (vec![None; calls.len()], 0);
         while let Some(ridden) = rides.join_next().await {
             if let Ok((at, Ok((value, did)))) = ridden {
                 values[at] = value.filter(|value| matches!(value, Value::Array(_)));
-                rode &= did;
+                alone += usize::from(!did);
             }
         }
         let mut answers = Vec::with_capacity(calls.len());
@@ -179,12 +216,12 @@ impl RedisStore {
                 Some(value) => Ok(value),
                 // Whatever it was, a call of its own gets over it or tells what it is. A second one does no harm.
                 None => {
-                    rode = false;
+                    alone += 1;
                     self.masters.run(&call.0, &call.1, DOING).await
                 }
             });
         }
-        (answers, rode)
+        (answers, alone)
     }
 
     /// Calls of the script about `each` of them at a time. In a cluster each key is asked about on its own, as the servers
@@ -208,6 +245,17 @@ impl RedisStore {
         call.arg(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)).arg(what);
         let value = self.masters.run(&key, &call, DOING).await?;
         Ok(Told::new(value, DOING)?.0 == 1)
+    }
+}
+
+/// What the script says of a record. One that cannot be read is told, and left to whoever looks at it.
+fn told(id: &RecordId, code: &Value) -> i64 {
+    match Told::new(code.clone(), DOING) {
+        Ok((code, _)) => code,
+        Err(failure) => {
+            tracing::error!(id = id.short(), error = %failure, "a record cannot be read");
+            0
+        }
     }
 }
 
