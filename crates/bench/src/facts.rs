@@ -7,7 +7,9 @@ use onlyonce_testkit::servers::RedisServer;
 use crate::{Result, machine};
 
 const POSTGRES: &str = "SELECT 'PostgreSQL ' || current_setting('server_version') || ', fsync ' || \
-                        current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit')";
+                        current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit') || \
+                        ', shared_buffers ' || current_setting('shared_buffers') || ', max_wal_size ' || \
+                        current_setting('max_wal_size')";
 
 /// Of a Redis or a Valkey.
 pub fn redis(server: &RedisServer) -> Result<String> {

@@ -26,6 +26,9 @@ const WARM_UP: Duration = Duration::from_secs(2);
 const TELL_EVERY: Duration = Duration::from_secs(5);
 /// How often it is looked for the end of the sweep.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How many turns long each sweep is after the turns that were asked for, when there is more to sweep: there are still turns
+/// without one in between, because what the server does now and then (a checkpoint, a vacuum) must count for both.
+const LONG_TURNS: u32 = 3;
 /// A sweep in which nothing goes for so long hangs.
 const HANGS_AFTER: Duration = Duration::from_mins(5);
 
@@ -37,6 +40,8 @@ pub(crate) struct Measurement {
     pub(crate) live: u64,
     pub(crate) idle: Seen,
     pub(crate) sweeping: Seen,
+    /// What 99 % did not exceed in each turn without a sweep and with one, in microseconds.
+    pub(crate) turns: [Vec<u32>; 2],
     pub(crate) swept_in: Duration,
     pub(crate) counted: Counted,
     /// How long anybody waited for another transaction at the most, with and without a sweep; `None` where there are none.
@@ -66,7 +71,7 @@ pub(crate) async fn measure(
     turns.all(arguments).await?;
     let foreign = Used::now(place.processes())?.since(before).foreign;
     let waited = waits.map(|waits| waits.longest()).transpose()?;
-    let Turns { load, batches, idle, sweeping, swept_in, .. } = turns;
+    let Turns { load, batches, idle, sweeping, turns, swept_in, .. } = turns;
     let counted = batches.now();
     let mut faults: Vec<_> =
         [&idle.faults, &sweeping.faults, &counted.faults].into_iter().flatten().cloned().collect();
@@ -83,7 +88,7 @@ pub(crate) async fn measure(
         faults.push(format!("{gone} of {} live records went", live.len()));
     }
     let (records, live) = (arguments.records(), live.len() as u64);
-    Ok(Measurement { kind, records, live, idle, sweeping, swept_in, counted, waited, foreign, faults })
+    Ok(Measurement { kind, records, live, idle, sweeping, turns, swept_in, counted, waited, foreign, faults })
 }
 
 /// How many of `ids` are not there.
@@ -104,6 +109,7 @@ struct Turns {
     batches: Arc<Batches>,
     idle: Seen,
     sweeping: Seen,
+    turns: [Vec<u32>; 2],
     swept_in: Duration,
 }
 
@@ -118,18 +124,20 @@ impl Turns {
             batches: Arc::default(),
             idle: Seen::default(),
             sweeping: Seen::default(),
+            turns: Default::default(),
             swept_in: Duration::ZERO,
         })
     }
 
     async fn all(&mut self, arguments: &Arguments) -> Result<()> {
         for_a_while(&mut self.load, WARM_UP).await?;
-        for turn in 1..=arguments.turns() {
+        for turn in 1.. {
             let idle = for_a_while(&mut self.load, arguments.turn()).await?;
             eprintln!("  turn {turn} without a sweep: p99 {} ms", p99(&idle));
+            self.turns[0].extend(idle.percentile(99.0));
             self.idle.add(idle);
-            let most = if turn == arguments.turns() { Duration::MAX } else { arguments.turn() };
-            self.sweep(most, arguments.records()).await?;
+            let turns = if turn < arguments.turns() { 1 } else { LONG_TURNS };
+            self.sweep(arguments.turn() * turns, arguments.records()).await?;
             if self.is_over(arguments.records()) {
                 break;
             }
@@ -161,6 +169,7 @@ impl Turns {
         let seen = seen?;
         eprintln!("  with a sweep: p99 {} ms", p99(&seen));
         self.swept_in += begun.elapsed();
+        self.turns[1].extend(seen.percentile(99.0));
         self.sweeping.add(seen);
         Ok(())
     }

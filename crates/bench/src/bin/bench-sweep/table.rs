@@ -48,16 +48,33 @@ pub(crate) fn all(results: &Results) -> String {
     let foreign: Vec<_> = results.measurements.iter().map(|one| one.foreign).collect();
     let _ = writeln!(
         text,
-        "\nLatencies in milliseconds, of a claim and its completion, {} begun a second whatever became of those before. Up to \
-         {rounds} turns of {} without a sweep and with one, the last until nothing was left; {file_system}; {:.0} minutes in \
-         all. {} {}.",
+        "\nLatencies in milliseconds, of a claim and its completion, {} begun a second whatever became of those before. \
+         {rounds} turns of {} without a sweep and with one, then sweeps three times as long until nothing was left; \
+         {file_system}; {:.0} minutes in all. {} {}.",
         thousands(results.rate),
         readable(*window),
         took.as_secs_f64() / 60.0,
         results.conditions.meanwhile(&foreign),
         results.servers.join("; "),
     );
+    for one in &results.measurements {
+        let [idle, sweeping] = one.turns.each_ref().map(|turns| spread(turns));
+        let _ = writeln!(
+            text,
+            "\n`{}`, p99 of each turn: without {idle}; while sweeping {sweeping}.",
+            one.kind.name()
+        );
+    }
     text + &goal::table(&goals(results))
+}
+
+/// The median of some turns, the lowest and the highest.
+fn spread(turns: &[u32]) -> String {
+    let mut sorted = turns.to_vec();
+    sorted.sort_unstable();
+    let ms = |at: usize| sorted.get(at).map_or(0.0, |micros| milliseconds((*micros).into()));
+    let last = sorted.len().saturating_sub(1);
+    format!("{:.2} ({:.2}–{:.2}, {} turns)", ms(sorted.len() / 2), ms(0), ms(last), sorted.len())
 }
 
 fn goals(results: &Results) -> Vec<Goal> {
@@ -147,6 +164,7 @@ fn measurement(one: &Measurement) -> Value {
         "idle": latency(&one.idle),
         "sweeping": latency(&one.sweeping),
         "times": times(one),
+        "turns_p99_micros": { "idle": one.turns[0], "sweeping": one.turns[1] },
         "swept_per_second": rate(one),
         "batches": one.counted.batches,
         "largest_batch": one.counted.largest,
@@ -172,6 +190,7 @@ mod tests {
             live: 10,
             idle: seen(1000),
             sweeping: seen(sweeping),
+            turns: [vec![900, 1100, 1000], vec![sweeping]],
             swept_in: Duration::from_secs(2),
             counted: Counted { removed: 1000, batches: 2, ..Counted::default() },
             waited: Some(Duration::from_millis(waited)),
@@ -186,6 +205,10 @@ mod tests {
         let met = all(&sample(1500, 70, &[]));
         assert_eq!(met.matches("| yes |").count(), 3, "{met}");
         assert!(met.contains("| 1.50 × | yes |") && met.contains("| 500 |"), "{met}");
+        assert!(
+            met.contains("without 1.00 (0.90–1.10, 3 turns); while sweeping 1.50 (1.50–1.50, 1 turns)"),
+            "{met}"
+        );
         let slow = all(&sample(1501, 90, &[]));
         assert_eq!(slow.matches("NOT met").count(), 2, "{slow}");
         let broken = all(&sample(1000, 0, &["3 of 10 live records went"]));
