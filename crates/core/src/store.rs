@@ -217,9 +217,10 @@ pub struct Swept {
     pub made_unknown: usize,
     /// Whether the budget ended before the work did.
     pub more: bool,
-    /// How long all of it keeps the store from serving others, where that is not the time it took: less where it mostly
-    /// waited, more where work is left behind. The next batch comes the later for it.
-    pub keeps_busy: Option<Duration>,
+    /// How much of its time it only waited, and kept nobody from being served.
+    pub waited: Duration,
+    /// About how long the store will be busy later with what it leaves behind.
+    pub left_behind: Duration,
 }
 
 /// How much is stored.

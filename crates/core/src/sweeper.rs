@@ -348,7 +348,8 @@ impl Sweeper {
                 return Ok(());
             }
             if left != Some(0) {
-                self.rest(jittered(pace.after(swept.keeps_busy.unwrap_or(took))), stop).await;
+                let busy = took.saturating_sub(swept.waited) + swept.left_behind;
+                self.rest(jittered(pace.after(busy)), stop).await;
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! The store: commands go to the lanes, everything else is a call of its own.
 
 use std::fmt;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -34,9 +34,11 @@ const PATIENT_LANES: usize = 2;
 /// How many pages of records are read to count them: as much as is read in a tenth of a second or so.
 const STATS_PAGES_MAX: i64 = 5000;
 
-/// About how long the server and its disk are busy with a record that is swept. Most of that comes later: its page is written
-/// to the log and to the table, and again by the vacuum, as are the pages of its indexes.
-const SWEEP_TAKES: Duration = Duration::from_micros(30);
+/// About how long the server and its disk are busy later with a record that was swept: its page is written to the log and to the
+/// table, and again by the vacuum, as are the pages of its indexes.
+const LEFT_BEHIND: Duration = Duration::from_micros(30);
+/// After how many calls a sweep begins anew, even if there is always more: what it passed over must not wait for ever.
+const PASS_CALLS: u32 = 1000;
 
 /// Records in `PostgreSQL`, shared by every process that opens the same URL.
 ///
@@ -47,6 +49,8 @@ pub struct PostgresStore {
     ear: OnceLock<JoinHandle<()>>,
     /// What was due until then has been swept in the pass under way; 0 when none is.
     swept_to: AtomicI64,
+    /// How many calls swept.
+    sweeps: AtomicU32,
 }
 
 impl PostgresStore {
@@ -77,7 +81,7 @@ impl PostgresStore {
         for _ in 0..PATIENT_LANES {
             tokio::spawn(lanes::run_patiently(Arc::clone(&shared)));
         }
-        Ok(Self { shared, ear: OnceLock::new(), swept_to: AtomicI64::new(0) })
+        Ok(Self { shared, ear: OnceLock::new(), swept_to: AtomicI64::new(0), sweeps: AtomicU32::new(0) })
     }
 
     /// Sends one command with whatever else waits.
@@ -289,13 +293,14 @@ impl Store for PostgresStore {
         Box::pin(async move {
             const DOING: &str = "sweeping";
             let budget = i32::try_from(budget.get()).unwrap_or(i32::MAX);
-            let from = self.swept_to.load(Ordering::Relaxed);
+            let is_first = self.sweeps.fetch_add(1, Ordering::Relaxed).is_multiple_of(PASS_CALLS);
+            let from = if is_first { 0 } else { self.swept_to.load(Ordering::Relaxed) };
             let arguments = vec![argument(budget, Type::INT4), argument(from, Type::INT8)];
             let rows = self.shared.call("sweep", arguments, Tail::Clock, DOING).await?;
             let (mut swept, reached) = calls::swept(&rows)?;
             self.swept_to.store(reached, Ordering::Relaxed);
             let touched = u32::try_from(swept.removed + swept.made_unknown).unwrap_or(u32::MAX);
-            swept.keeps_busy = Some(SWEEP_TAKES * touched);
+            swept.left_behind = LEFT_BEHIND * touched;
             if !swept.more {
                 self.shared.call("drop_days", Vec::new(), Tail::Clock, DOING).await?;
             }

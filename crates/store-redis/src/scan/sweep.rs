@@ -23,13 +23,10 @@ const KEYS_PER_CALL: usize = 20_000;
 /// How many records are swept in one go, and how many such goes there are at a time. Few: whoever comes meanwhile waits for them.
 const SWEPT_TOGETHER: usize = 5;
 const GOES: usize = 8;
-/// About how long the server is busy with a record that is looked at, and with one that is swept.
-const LOOK_TAKES: Duration = Duration::from_micros(6);
+/// About how long the server is busy with a record that is swept.
 const SWEEP_TAKES: Duration = Duration::from_micros(8);
 /// The same for a go that found nobody to ride with: everybody waits for its sync.
 const SYNC_TAKES: Duration = Duration::from_millis(1);
-/// And for a step through the keys.
-const STEP_TAKES: Duration = Duration::from_micros(200);
 /// A pass that took a while is followed by a pause of this many times as long. Its own pauses are part of the pass.
 const PAUSE_TIMES: u32 = 4;
 /// The longest pause. A pass may have lain around unfinished for hours, because its process was frozen, was not elected or kept
@@ -50,11 +47,10 @@ struct Pass {
     mostly_due: bool,
 }
 
-/// What one call did, and about how long it kept the server from serving others by that: the rest of its time it only waited.
+/// What one call did.
 #[derive(Debug)]
 struct Done {
     swept: Swept,
-    busy: Duration,
     /// Whether there is anybody to ride with. Where nobody comes nobody is spared anything by waiting.
     in_company: bool,
 }
@@ -64,19 +60,15 @@ impl Done {
     const fn touched(&self) -> usize {
         self.swept.removed + self.swept.made_unknown
     }
-
-    fn took(&mut self, each: Duration, count: usize) {
-        self.busy += each * u32::try_from(count).unwrap_or(u32::MAX);
-    }
 }
 
 impl RedisStore {
     pub(crate) async fn sweep_some(&self, budget: SweepBudget) -> Result<Swept, StoreError> {
         // In a cluster each key is a call of its own.
         let in_company = !self.masters.is_cluster();
-        let mut done = Done { swept: Swept::default(), busy: Duration::ZERO, in_company };
+        let mut done = Done { swept: Swept::default(), in_company };
         self.sweep_until(budget, &mut done).await?;
-        Ok(Swept { keeps_busy: Some(done.busy), ..done.swept })
+        Ok(done.swept)
     }
 
     async fn sweep_until(&self, budget: SweepBudget, done: &mut Done) -> Result<(), StoreError> {
@@ -115,7 +107,6 @@ impl RedisStore {
             // No more than can be swept: the rest would be looked at again by the next call.
             let step = self.step_of(node, under_way.cursor, left.clamp(TOGETHER, STEP_KEYS)).await?;
             keys += step.keys;
-            done.took(STEP_TAKES, 1);
             if !self.sweep_each(&step.ids, budget, done, &mut under_way.mostly_due).await? {
                 // The rest of this step is found again by the next call.
                 done.swept.more = true;
@@ -140,9 +131,13 @@ impl RedisStore {
         for ids in ids.chunks(TOGETHER) {
             // ORDER: looked at first, which others hardly notice: nearly always most of them live. Where most of those before
             // were due that would only be done twice.
-            let mut due = if *mostly_due { ids.to_vec() } else { self.look(ids, done).await? };
             let before = done.touched();
             let left = budget - before;
+            if left == 0 {
+                return Ok(false);
+            }
+            let is_known = *mostly_due && ids.len() <= left;
+            let mut due = if is_known { ids.to_vec() } else { self.look(ids).await? };
             let is_enough = due.len() <= left;
             due.truncate(left);
             let mut rest = due.as_slice();
@@ -161,9 +156,8 @@ impl RedisStore {
     }
 
     /// Those of `ids` that are due.
-    async fn look(&self, ids: &[RecordId], done: &mut Done) -> Result<Vec<RecordId>, StoreError> {
+    async fn look(&self, ids: &[RecordId]) -> Result<Vec<RecordId>, StoreError> {
         let answers = self.masters.run_packed(&self.sweep_calls(ids, ids.len(), "look"), DOING).await;
-        done.took(LOOK_TAKES, ids.len());
         let codes = codes_of(answers)?;
         let due = ids.iter().zip(codes).filter(|(id, code)| matches!(told(id, code), 1 | 2));
         Ok(due.map(|(id, _)| *id).collect())
@@ -171,18 +165,19 @@ impl RedisStore {
 
     /// Sweeps those of `ids` that are due.
     async fn sweep_due(&self, ids: &[RecordId], done: &mut Done) -> Result<(), StoreError> {
-        let (answers, alone) = if done.in_company {
+        let answers = if done.in_company {
+            let begun = self.shared.clock.now();
             let calls = self.sweep_calls(ids, SWEPT_TOGETHER, "sweep");
             let goes = calls.len();
             let (answers, alone) = self.ride(calls).await;
             done.in_company = alone < goes;
-            (answers, alone)
+            // Whoever was carried along with cost others no more than the work itself.
+            let busy = times(SWEEP_TAKES, ids.len()) + times(SYNC_TAKES, alone);
+            done.swept.waited += begun.until(self.shared.clock.now()).saturating_sub(busy);
+            answers
         } else {
-            let calls = self.sweep_calls(ids, ids.len(), "sweep");
-            (self.masters.run_packed(&calls, DOING).await, 1)
+            self.masters.run_packed(&self.sweep_calls(ids, ids.len(), "sweep"), DOING).await
         };
-        done.took(SWEEP_TAKES, ids.len());
-        done.took(SYNC_TAKES, alone);
         for (id, code) in ids.iter().zip(codes_of(answers)?) {
             match told(id, &code) {
                 1 => done.swept.removed += 1,
@@ -246,6 +241,10 @@ impl RedisStore {
         let value = self.masters.run(&key, &call, DOING).await?;
         Ok(Told::new(value, DOING)?.0 == 1)
     }
+}
+
+fn times(each: Duration, count: usize) -> Duration {
+    each * u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// What the script says of a record. One that cannot be read is told, and left to whoever looks at it.

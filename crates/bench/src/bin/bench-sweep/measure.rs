@@ -136,10 +136,14 @@ impl Turns {
             eprintln!("  turn {turn} without a sweep: p99 {} ms", p99(&idle));
             self.turns[0].extend(idle.percentile(99.0));
             self.idle.add(idle);
-            let turns = if turn < arguments.turns() { 1 } else { LONG_TURNS };
+            let turns = if turn <= arguments.turns() { 1 } else { LONG_TURNS };
+            let before = self.batches.now().removed;
             self.sweep(arguments.turn() * turns, arguments.records()).await?;
             if self.is_over(arguments.records()) {
                 break;
+            }
+            if turns == LONG_TURNS && self.batches.now().removed == before {
+                return Err(format!("{before} of {} went, and no more", arguments.records()).into());
             }
         }
         Ok(())
