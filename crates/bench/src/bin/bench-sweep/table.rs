@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use onlyonce_bench::conditions::Conditions;
-use onlyonce_bench::figures::{as_float, errors, milliseconds, readable, rounded, thousands};
+use onlyonce_bench::figures::{as_float, errors, median, milliseconds, readable, rounded, spread, thousands};
 use onlyonce_bench::goal::{self, Goal, Verdict};
 use onlyonce_bench::measured::FOREIGN_MAX;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ pub(crate) fn all(results: &Results) -> String {
         results.servers.join("; "),
     );
     for one in &results.measurements {
-        let [idle, sweeping] = one.turns.each_ref().map(|turns| spread(turns));
+        let [idle, sweeping] = one.turns.each_ref().map(|turns| told(turns));
         let _ = writeln!(
             text,
             "\n`{}`, p99 of each turn: without {idle}; while sweeping {sweeping}.",
@@ -69,12 +69,11 @@ pub(crate) fn all(results: &Results) -> String {
 }
 
 /// The median of some turns, the lowest and the highest.
-fn spread(turns: &[u32]) -> String {
-    let mut sorted = turns.to_vec();
-    sorted.sort_unstable();
-    let ms = |at: usize| sorted.get(at).map_or(0.0, |micros| milliseconds((*micros).into()));
-    let last = sorted.len().saturating_sub(1);
-    format!("{:.2} ({:.2}–{:.2}, {} turns)", ms(sorted.len() / 2), ms(0), ms(last), sorted.len())
+fn told(turns: &[u32]) -> String {
+    let turns = turns.iter().map(|micros| milliseconds((*micros).into()));
+    let (count, middle) = (turns.len(), median(turns.clone()).unwrap_or_default());
+    let (lowest, highest) = spread(turns);
+    format!("{middle:.2} ({lowest:.2}–{highest:.2}, {count} turns)")
 }
 
 fn goals(results: &Results) -> Vec<Goal> {
