@@ -223,6 +223,13 @@ pub struct Swept {
     pub left_behind: Duration,
 }
 
+impl Swept {
+    /// How many records it touched one by one: what its budget is about.
+    pub const fn touched(&self) -> usize {
+        self.removed + self.made_unknown
+    }
+}
+
 /// How much is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {

@@ -36,9 +36,11 @@ const STATS_PAGES_MAX: i64 = 5000;
 
 /// About how long the server and its disk are busy later with a record that was swept: its page is written to the log and to the
 /// table, and again by the vacuum, as are the pages of its indexes.
-const LEFT_BEHIND: Duration = Duration::from_micros(30);
+const LEFT_BEHIND: Duration = Duration::from_micros(20);
+/// How many records one call touches at the most. Few: on a machine of few processors whoever is served waits behind it.
+const SWEPT_TOGETHER: usize = 100;
 /// After how many calls a sweep begins anew, even if there is always more: what it passed over must not wait for ever.
-const PASS_CALLS: u32 = 1000;
+const PASS_CALLS: u32 = 5000;
 
 /// Records in `PostgreSQL`, shared by every process that opens the same URL.
 ///
@@ -292,14 +294,14 @@ impl Store for PostgresStore {
     fn sweep(&self, budget: SweepBudget) -> StoreFuture<'_, Swept> {
         Box::pin(async move {
             const DOING: &str = "sweeping";
-            let budget = i32::try_from(budget.get()).unwrap_or(i32::MAX);
+            let budget = i32::try_from(budget.get().min(SWEPT_TOGETHER)).unwrap_or(i32::MAX);
             let is_first = self.sweeps.fetch_add(1, Ordering::Relaxed).is_multiple_of(PASS_CALLS);
             let from = if is_first { 0 } else { self.swept_to.load(Ordering::Relaxed) };
             let arguments = vec![argument(budget, Type::INT4), argument(from, Type::INT8)];
             let rows = self.shared.call("sweep", arguments, Tail::Clock, DOING).await?;
             let (mut swept, reached) = calls::swept(&rows)?;
             self.swept_to.store(reached, Ordering::Relaxed);
-            let touched = u32::try_from(swept.removed + swept.made_unknown).unwrap_or(u32::MAX);
+            let touched = u32::try_from(swept.touched()).unwrap_or(u32::MAX);
             swept.left_behind = LEFT_BEHIND * touched;
             if !swept.more {
                 self.shared.call("drop_days", Vec::new(), Tail::Clock, DOING).await?;

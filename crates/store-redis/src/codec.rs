@@ -5,7 +5,7 @@
 //!        created 6 · granted 6 · run until 6 · retention 6 · unknown retention 6 · at 6 · expires 6
 //!        fingerprint: rules version 1 · digest 32 · rules text          (absent when forgotten)
 //!        recovery: owner 16 · until 6                                   (state unknown and by = 1)
-//! check  8 hexadecimal digits of SHA-1(key, head), made and checked by the scripts
+//! check  8 hexadecimal digits of SHA-1(key, head), made and checked by the scripts, or where only heads are read
 //! tail   steps length 4 · steps · outcome length 4 · outcome · late outcome      (empty when there is nothing)
 //! step   name length 1 · name · CRC-32C(id, name) 4 · value length 4 · CRC-32C(id, name, value) 4 · value
 //!        (erased: the length is 2^32-1, and nothing follows)
@@ -19,15 +19,24 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use onlyonce_core::fingerprint::{FINGERPRINT_VERSION, Fingerprint, Rules};
+use onlyonce_core::fingerprint::{FINGERPRINT_VERSION, Fingerprint, RULES_BYTES_MAX, Rules};
 use onlyonce_core::record::codec::wire::{Reader, Writer};
 use onlyonce_core::record::codec::{CodecError, decode_outcome, encode_outcome};
 use onlyonce_core::record::{Completed, CompletedBy, Record, Recovery, State, Step, StepName};
 use onlyonce_core::{Fence, Outcome, Owner, RecordId, Retention, Timestamp, Tombstone};
+use sha1_smol::Sha1;
 
 const VERSION: u8 = 1;
-const FORM_BYTES: usize = 76;
+/// How long the part of a head is that is always there: it decides who may do what, and when.
+pub(crate) const FORM_BYTES: usize = 76;
 const CHECK_BYTES: usize = 8;
+/// Where the end of the lease and the expiry are.
+const AT: usize = 64;
+const EXPIRES: usize = 70;
+/// How long what is known of a recovery is.
+const RECOVERY_BYTES: usize = 22;
+/// The longest head with its check.
+pub(crate) const HEAD_BYTES_MAX: usize = FORM_BYTES + 33 + RULES_BYTES_MAX + RECOVERY_BYTES + CHECK_BYTES;
 /// How many bytes a checksum takes.
 const SUM_BYTES: usize = 4;
 /// The largest time or length of time: 48 bits.
@@ -276,6 +285,52 @@ pub(crate) fn decode(id: &RecordId, bytes: &Bytes) -> Result<Record, CodecError>
     Ok(record)
 }
 
+/// What the sweeper has to do with a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    Not,
+    Expired,
+    Lapsed,
+}
+
+/// What is due of the record with this head, as the scripts decide it.
+pub(crate) fn due_at(head: &[u8], now: Timestamp) -> Due {
+    let has_come = |at: usize| number_in(&head[at..at + 6]) <= now.as_millis();
+    match head[1] {
+        0 if has_come(AT) => Due::Lapsed,
+        1.. if has_come(EXPIRES) => Due::Expired,
+        _ => Due::Not,
+    }
+}
+
+/// How long the head is of a record that begins with `start`; nothing if this cannot be told.
+fn head_bytes(start: &[u8]) -> Option<usize> {
+    let form = start.get(..FORM_BYTES).filter(|form| form[0] == VERSION)?;
+    let recovery_bytes = if (form[1], form[2]) == (3, 1) { RECOVERY_BYTES } else { 0 };
+    Some(FORM_BYTES + usize::from(u16::from_be_bytes([form[4], form[5]])) + recovery_bytes)
+}
+
+/// Whether there is more of the head, or of its check, behind `start`.
+pub(crate) fn goes_on(start: &[u8]) -> bool {
+    head_bytes(start).is_some_and(|bytes| bytes + CHECK_BYTES > start.len())
+}
+
+/// The head of the record under `key` that begins with `start`. Nothing if it goes on behind that or its check is wrong: then a
+/// script must look.
+pub(crate) fn checked_head<'a>(key: &[u8], start: &'a [u8]) -> Option<&'a [u8]> {
+    let head_bytes = head_bytes(start)?;
+    let check = start.get(head_bytes..head_bytes + CHECK_BYTES)?;
+    let head = &start[..head_bytes];
+    let mut digest = Sha1::new();
+    digest.update(key);
+    digest.update(head);
+    (digest.digest().to_string().as_bytes()[..CHECK_BYTES] == *check).then_some(head)
+}
+
+fn number_in(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
 /// The record without steps, and with a tombstone for an outcome; and the tail.
 pub(crate) fn decode_head(bytes: &Bytes) -> Result<(Record, Bytes), CodecError> {
     let mut fields = Fields::new(bytes);
@@ -374,7 +429,7 @@ impl Fields {
     }
 
     fn number(&mut self, width: usize) -> Result<u64, CodecError> {
-        Ok(self.0.raw(width)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        Ok(number_in(&self.0.raw(width)?))
     }
 
     fn time(&mut self) -> Result<Timestamp, CodecError> {
@@ -384,5 +439,55 @@ impl Fields {
     fn retention(&mut self) -> Result<Retention, CodecError> {
         let millis = Duration::from_millis(self.number(6)?);
         Retention::new(millis).map_err(|_| CodecError::Damaged("retention"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &[u8] = b"onlyonce:r:some";
+
+    /// A record with this state, whose times are 1000 and 2000.
+    fn stored(state: u8, by: u8, fingerprint: &[u8]) -> Vec<u8> {
+        let packed = Packed::default().byte(VERSION).byte(state).byte(by).byte(0);
+        let packed = packed.number(fingerprint.len() as u64, 2).raw(&[7; 58]).number(1000, 6).number(2000, 6);
+        let packed = packed.raw(fingerprint).raw(if by == 1 { &[9; RECOVERY_BYTES][..] } else { &[] });
+        let head = packed.finish();
+        let check = Sha1::from([KEY, &head].concat()).digest().to_string();
+        [&head, &check.as_bytes()[..CHECK_BYTES], b"and what follows"].concat()
+    }
+
+    fn due(stored: &[u8], now: u64) -> Option<Due> {
+        checked_head(KEY, stored).map(|head| due_at(head, Timestamp::from_millis(now)))
+    }
+
+    #[test]
+    fn what_is_due_is_told_from_how_a_record_begins() {
+        for fingerprint in [&[][..], &[5; 33]] {
+            let in_flight = stored(0, 0, fingerprint);
+            assert_eq!([999, 1000].map(|now| due(&in_flight, now)), [Some(Due::Not), Some(Due::Lapsed)]);
+            for (state, by) in [(1, 0), (1, 2), (2, 0), (3, 0), (3, 1)] {
+                let over = stored(state, by, fingerprint);
+                assert_eq!([1999, 2000].map(|now| due(&over, now)), [Some(Due::Not), Some(Due::Expired)]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_or_goes_on_is_left_to_a_script() {
+        let whole = stored(3, 1, &[5; 33]);
+        let head = FORM_BYTES + 33 + RECOVERY_BYTES + CHECK_BYTES;
+        for at in 0..head {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            assert_eq!(due(&damaged, 5000), None, "byte {at}");
+            assert_eq!(due(&whole[..at], 5000), None, "{at} bytes");
+        }
+        assert_eq!(due(&whole[..head], 5000), Some(Due::Expired));
+        assert!(
+            goes_on(&whole[..head - 1]) && !goes_on(&whole[..head]) && !goes_on(&whole[..FORM_BYTES - 1])
+        );
+        assert_eq!(checked_head(b"another key", &whole), None);
     }
 }

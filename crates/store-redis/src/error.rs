@@ -69,7 +69,7 @@ fn hint(code: &str) -> &'static str {
         }
         "NOAUTH" | "WRONGPASS" => "name user and password in the store's URL",
         "NOPERM" => {
-            "the user needs +evalsha +eval +script|load +get +mget +set +setrange +del +time +scan +dbsize +info +ping \
+            "the user needs +evalsha +eval +script|load +get +getrange +strlen +set +setrange +del +time +scan +dbsize +info +ping \
              +wait +waitaof +publish +subscribe +unsubscribe (in a cluster +spublish +ssubscribe +sunsubscribe +cluster|slots \
              +asking), and ~PREFIX:* &PREFIX:* for keys and channels"
         }

@@ -61,7 +61,7 @@
 //!
 //! # Rights
 //!
-//! A user with an access list needs `~PREFIX:*` and `&PREFIX:*`, and `+evalsha +eval +script|load +get +mget +set +setrange
+//! A user with an access list needs `~PREFIX:*` and `&PREFIX:*`, and `+evalsha +eval +script|load +get +getrange +strlen +set +setrange
 //! +del +time +scan +dbsize +info +ping +publish +subscribe +unsubscribe`; for acknowledgements `+wait +waitaof`; in a
 //! cluster `+spublish +ssubscribe +sunsubscribe +cluster|slots +asking`; and `+config|get`, without which the server is
 //! believed not to sync. Without the channels all is done, but waiters are not woken: that is logged as an error at

@@ -49,7 +49,7 @@ struct Pending<'a> {
     sending: Sending<'a>,
 }
 
-type Answer = Result<Value, StoreError>;
+pub(crate) type Answer = Result<Value, StoreError>;
 
 /// The servers that records are kept on.
 #[derive(Debug)]

@@ -5,21 +5,18 @@
 //! has lapsed or stayed unknown too long, and may take its time, because every command reads those rightly anyway.
 
 mod list;
+mod look;
 mod stats;
 mod sweep;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use onlyonce_core::record::Record;
 use onlyonce_core::{RecordId, StoreError, Timestamp};
 use redis::{Value, cmd};
 
-use crate::asked::Told;
-use crate::codec;
 use crate::error;
 use crate::node::Node;
-use crate::scripts::Script;
 use crate::store::RedisStore;
 
 pub(crate) use sweep::Sweeper;
@@ -28,6 +25,8 @@ pub(crate) use sweep::Sweeper;
 const STEP_KEYS: usize = 500;
 /// How many records are asked about together: a server answers them in one go, and others wait for so long.
 const TOGETHER: usize = 50;
+/// The same where a script looks into each.
+const OPENED_TOGETHER: usize = 3;
 const DOING: &str = "scanning the records";
 
 /// One step through a server's keys.
@@ -72,35 +71,4 @@ impl RedisStore {
             _ => Err(error::unreachable("SCAN gave an answer of an unknown form", DOING)),
         }
     }
-
-    /// The heads of records that are still there, or why one cannot be read: that is told, and left to whoever looks at it.
-    async fn peek(
-        &self,
-        ids: &[RecordId],
-    ) -> Result<Vec<(RecordId, Result<Peeked, StoreError>)>, StoreError> {
-        let mut peeked = Vec::with_capacity(ids.len());
-        for ids in ids.chunks(TOGETHER) {
-            let calls: Vec<_> = ids.iter().map(|id| self.read_call(Script::Lookup, id, &["head"])).collect();
-            for (id, value) in ids.iter().zip(self.masters.run_packed(&calls, DOING).await) {
-                let value = value?;
-                if value == Value::Nil {
-                    continue;
-                }
-                let head = read_peeked(value);
-                if let Err(failure) = &head {
-                    tracing::error!(id = id.short(), error = %failure, "a record cannot be read");
-                }
-                peeked.push((*id, head));
-            }
-        }
-        Ok(peeked)
-    }
-}
-
-fn read_peeked(value: Value) -> Result<Peeked, StoreError> {
-    let (now, mut told) = Told::new(value, DOING)?;
-    let head: Bytes = told.bytes()?;
-    let (record, _) = codec::decode_head(&head).map_err(|error| StoreError::undecodable(error, DOING))?;
-    let now = Timestamp::from_millis(u64::try_from(now).unwrap_or_default());
-    Ok(Peeked { now, record, bytes: told.number()? })
 }

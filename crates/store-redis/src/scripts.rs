@@ -83,6 +83,7 @@ impl Script {
             Self::Complete => {
                 concat!(include_str!("../scripts/touch.lua"), include_str!("../scripts/complete_usual.lua"))
             }
+            Self::Sweep => include_str!("../scripts/sweep_usual.lua"),
             _ => "",
         }
     }

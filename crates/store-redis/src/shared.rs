@@ -9,8 +9,8 @@ use std::time::Duration;
 #[cfg(feature = "testkit")]
 use onlyonce_core::Clock;
 use onlyonce_core::store::Watches;
-use onlyonce_core::{RecordId, SystemClock};
-use redis::Cmd;
+use onlyonce_core::{RecordId, SystemClock, Timestamp};
+use redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -111,6 +111,20 @@ impl Shared {
             call.arg(clock.now().as_millis());
         }
         call
+    }
+
+    /// The moment that scripts go by, where a server answered TIME with this.
+    pub(crate) fn moment(&self, time: &Value) -> Option<Timestamp> {
+        #[cfg(feature = "testkit")]
+        if let Some(clock) = &self.test_clock {
+            return Some(clock.now());
+        }
+        let Value::Array(parts) = time else { return None };
+        let part = |at: usize| match parts.get(at)? {
+            Value::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
+            _ => None,
+        };
+        Some(Timestamp::from_millis(part(0)? * 1000 + part(1)? / 1000))
     }
 
     /// Whether servers may not know yet that leases can be this long.

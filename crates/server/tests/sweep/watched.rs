@@ -121,7 +121,7 @@ impl Store for Watched {
             let swept = self.store.sweep(budget).await;
             self.log.at_once.fetch_sub(1, Ordering::SeqCst);
             let swept = swept?;
-            let touched = swept.removed + swept.made_unknown;
+            let touched = swept.touched();
             self.log.note(Note::Swept { sweeper: self.sweeper, touched, budget: budget.get() });
             Ok(swept)
         })

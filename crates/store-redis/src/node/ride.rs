@@ -13,8 +13,9 @@ use tokio::time::timeout;
 
 use super::{Live, Node};
 
-/// How long a call waits for one to ride with. Where nobody comes, nobody is kept waiting by it.
-const WAITS_FOR: Duration = Duration::from_millis(5);
+/// How long a call waits for one to ride with: long enough for several to be carried one after the other where few calls come.
+/// Where nobody comes, nobody is kept waiting by it.
+const WAITS_FOR: Duration = Duration::from_millis(25);
 
 /// Those who wait for a ride, the first come first.
 #[derive(Default)]

@@ -68,7 +68,7 @@ impl RedisStore {
         for some in ids.chunks(WHOLE_AT_ONCE) {
             let calls: Vec<_> = some.iter().map(|id| self.read_call(Script::Lookup, id, &[])).collect();
             for (id, value) in some.iter().zip(self.masters.run_packed(&calls, DOING).await) {
-                let Some(read) = read_record(id, value?).transpose() else { continue };
+                let Some(read) = value.and_then(|value| read_record(id, value)).transpose() else { continue };
                 if !page.take(*id, read)? {
                     return Ok(page.finish());
                 }

@@ -9,7 +9,8 @@ use redis::{Cmd, Value};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use super::{DOING, STEP_KEYS, TOGETHER};
+use super::look::Found;
+use super::{DOING, OPENED_TOGETHER, TOGETHER};
 use crate::asked::Told;
 use crate::error;
 use crate::node::Node;
@@ -20,13 +21,15 @@ use crate::store::RedisStore;
 /// between.
 const KEYS_PER_RECORD: usize = 10;
 const KEYS_PER_CALL: usize = 20_000;
-/// How many records are swept in one go, and how many such goes there are at a time. Few: whoever comes meanwhile waits for them.
-const SWEPT_TOGETHER: usize = 5;
-const GOES: usize = 8;
-/// About how long the server is busy with a record that is swept.
-const SWEEP_TAKES: Duration = Duration::from_micros(8);
-/// The same for a go that found nobody to ride with: everybody waits for its sync.
+/// How many records go with one call. Few: whoever carries it waits for them.
+const REMOVED_TOGETHER: usize = 7;
+/// About how long the server is busy with a record that is removed, and with one that a script has to look into.
+const REMOVAL_TAKES: Duration = Duration::from_micros(4);
+const OPENING_TAKES: Duration = Duration::from_micros(25);
+/// The same for a call that found nobody to ride with: everybody waits for its sync.
 const SYNC_TAKES: Duration = Duration::from_millis(1);
+/// How long one call goes on, whatever is left: whoever stops waits for it.
+const CALL_MAX: Duration = Duration::from_secs(1);
 /// A pass that took a while is followed by a pause of this many times as long. Its own pauses are part of the pass.
 const PAUSE_TIMES: u32 = 4;
 /// The longest pause. A pass may have lain around unfinished for hours, because its process was frozen, was not elected or kept
@@ -43,8 +46,6 @@ struct Pass {
     /// The servers still to go through, the one under way last.
     nodes: Vec<Arc<Node>>,
     cursor: u64,
-    /// Whether most of what was seen last was due.
-    mostly_due: bool,
 }
 
 /// What one call did.
@@ -53,13 +54,6 @@ struct Done {
     swept: Swept,
     /// Whether there is anybody to ride with. Where nobody comes nobody is spared anything by waiting.
     in_company: bool,
-}
-
-impl Done {
-    /// How many records were touched one by one.
-    const fn touched(&self) -> usize {
-        self.swept.removed + self.swept.made_unknown
-    }
 }
 
 impl RedisStore {
@@ -80,8 +74,9 @@ impl RedisStore {
                 return Ok(());
             }
             let (begun, nodes) = (self.shared.clock.now(), self.masters.all());
-            *pass = Some(Pass { begun, nodes, cursor: 0, mostly_due: false });
+            *pass = Some(Pass { begun, nodes, cursor: 0 });
         }
+        let begun = self.shared.clock.now();
         let (mut keys, keys_max) = (0, KEYS_PER_CALL.min(budget * KEYS_PER_RECORD));
         while let Some(under_way) = pass.as_mut() {
             let Some(node) = under_way.nodes.last() else {
@@ -99,15 +94,15 @@ impl RedisStore {
                 under_way.cursor = 0;
                 continue;
             }
-            let left = budget - done.touched();
-            if left == 0 || keys >= keys_max {
+            let left = budget - done.swept.touched();
+            if left == 0 || keys >= keys_max || begun.until(self.shared.clock.now()) >= CALL_MAX {
                 done.swept.more = true;
                 break;
             }
-            // No more than can be swept: the rest would be looked at again by the next call.
-            let step = self.step_of(node, under_way.cursor, left.clamp(TOGETHER, STEP_KEYS)).await?;
+            // Small steps: a large one takes as long as several calls, and the rest of it would be seen again by the next sweep.
+            let step = self.step_of(node, under_way.cursor, TOGETHER).await?;
             keys += step.keys;
-            if !self.sweep_each(&step.ids, budget, done, &mut under_way.mostly_due).await? {
+            if !self.sweep_each(&step.ids, budget, done).await? {
                 // The rest of this step is found again by the next call.
                 done.swept.more = true;
                 break;
@@ -121,64 +116,38 @@ impl RedisStore {
     }
 
     /// Sweeps those of `ids` that are due, until `budget` is spent. Answers whether it was enough for all of them.
-    async fn sweep_each(
-        &self,
-        ids: &[RecordId],
-        budget: usize,
-        done: &mut Done,
-        mostly_due: &mut bool,
-    ) -> Result<bool, StoreError> {
+    async fn sweep_each(&self, ids: &[RecordId], budget: usize, done: &mut Done) -> Result<bool, StoreError> {
         for ids in ids.chunks(TOGETHER) {
-            // ORDER: looked at first, which others hardly notice: nearly always most of them live. Where most of those before
-            // were due that would only be done twice.
-            let before = done.touched();
-            let left = budget - before;
-            if left == 0 {
-                return Ok(false);
-            }
-            let is_known = *mostly_due && ids.len() <= left;
-            let mut due = if is_known { ids.to_vec() } else { self.look(ids).await? };
-            let is_enough = due.len() <= left;
-            due.truncate(left);
-            let mut rest = due.as_slice();
-            while !rest.is_empty() {
-                let together = if done.in_company { SWEPT_TOGETHER * GOES } else { TOGETHER };
-                let (now, later) = rest.split_at(together.min(rest.len()));
-                self.sweep_due(now, done).await?;
-                rest = later;
-            }
-            *mostly_due = 2 * (done.touched() - before) > ids.len().min(left);
-            if !is_enough {
-                return Ok(false);
+            let mut found = self.look(ids).await?;
+            // In parts: what a script has to look into need not be due, and then it costs nothing of the budget.
+            while !found.is_empty() {
+                let left = budget - done.swept.touched();
+                if left == 0 {
+                    return Ok(false);
+                }
+                self.sweep_found(&found.take(left), done).await?;
             }
         }
         Ok(true)
     }
 
-    /// Those of `ids` that are due.
-    async fn look(&self, ids: &[RecordId]) -> Result<Vec<RecordId>, StoreError> {
-        let answers = self.masters.run_packed(&self.sweep_calls(ids, ids.len(), "look"), DOING).await;
-        let codes = codes_of(answers)?;
-        let due = ids.iter().zip(codes).filter(|(id, code)| matches!(told(id, code), 1 | 2));
-        Ok(due.map(|(id, _)| *id).collect())
-    }
-
-    /// Sweeps those of `ids` that are due.
-    async fn sweep_due(&self, ids: &[RecordId], done: &mut Done) -> Result<(), StoreError> {
+    async fn sweep_found(&self, found: &Found, done: &mut Done) -> Result<(), StoreError> {
+        let calls = self.sweep_calls(found, done.in_company);
         let answers = if done.in_company {
             let begun = self.shared.clock.now();
-            let calls = self.sweep_calls(ids, SWEPT_TOGETHER, "sweep");
-            let goes = calls.len();
+            let count = calls.len();
             let (answers, alone) = self.ride(calls).await;
-            done.in_company = alone < goes;
+            done.in_company = alone < count;
             // Whoever was carried along with cost others no more than the work itself.
-            let busy = times(SWEEP_TAKES, ids.len()) + times(SYNC_TAKES, alone);
+            let work = times(REMOVAL_TAKES, found.expired.len()) + times(OPENING_TAKES, found.open.len());
+            let busy = work + times(SYNC_TAKES, alone);
             done.swept.waited += begun.until(self.shared.clock.now()).saturating_sub(busy);
             answers
         } else {
-            self.masters.run_packed(&self.sweep_calls(ids, ids.len(), "sweep"), DOING).await
+            self.masters.run_packed(&calls, DOING).await
         };
-        for (id, code) in ids.iter().zip(codes_of(answers)?) {
+        let ids = found.expired.iter().map(|(id, _)| id).chain(&found.open);
+        for (id, code) in ids.zip(codes_of(answers)?) {
             match told(id, &code) {
                 1 => done.swept.removed += 1,
                 2 => done.swept.made_unknown += 1,
@@ -219,18 +188,34 @@ impl RedisStore {
         (answers, alone)
     }
 
-    /// Calls of the script about `each` of them at a time. In a cluster each key is asked about on its own, as the servers
+    /// Calls of the script about what was found, in its order. In a cluster each key is asked about on its own, as the servers
     /// want it.
-    fn sweep_calls(&self, ids: &[RecordId], each: usize, what: &str) -> Vec<(Vec<u8>, Cmd)> {
-        let each = if self.masters.is_cluster() { 1 } else { each.max(1) };
-        let calls = ids.chunks(each).map(|ids| {
-            let keys: Vec<_> = ids.iter().map(|id| self.shared.key_of(id)).collect();
-            let call = self.shared.call_on(Script::Sweep, &keys, |call| {
-                call.arg(what);
-            });
-            (keys.into_iter().next().unwrap_or_default(), call)
+    fn sweep_calls(&self, found: &Found, in_company: bool) -> Vec<(Vec<u8>, Cmd)> {
+        let (removed, opened) = match (self.masters.is_cluster(), in_company) {
+            (true, _) => (1, 1),
+            (false, true) => (REMOVED_TOGETHER, OPENED_TOGETHER),
+            (false, false) => (TOGETHER, OPENED_TOGETHER),
+        };
+        let expired = found.expired.chunks(removed).map(|expired| {
+            let (ids, starts): (Vec<_>, Vec<_>) =
+                expired.iter().map(|(id, start)| (id, start.as_ref())).unzip();
+            self.sweep_call(ids, "remove", &starts)
         });
-        calls.collect()
+        let open = found.open.chunks(opened).map(|ids| self.sweep_call(ids, "sweep", &[]));
+        expired.chain(open).collect()
+    }
+
+    fn sweep_call<'a>(
+        &self,
+        ids: impl IntoIterator<Item = &'a RecordId>,
+        what: &str,
+        starts: &[&[u8]],
+    ) -> (Vec<u8>, Cmd) {
+        let keys: Vec<_> = ids.into_iter().map(|id| self.shared.key_of(id)).collect();
+        let call = self.shared.call_on(Script::Sweep, &keys, |call| {
+            call.arg(what).arg(starts);
+        });
+        (keys.into_iter().next().unwrap_or_default(), call)
     }
 
     /// Whether this process may begin a pass; others may after `pause`.
@@ -277,7 +262,60 @@ fn pause_after(took: Duration, sweep_every: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use onlyonce_core::Store as _;
+    use onlyonce_core::fingerprint::RULES_BYTES_MAX;
+    use onlyonce_core::transition::{Claim, ClaimAnswer, Complete, CompleteAnswer, Terms, Token};
+    use onlyonce_core::{Fingerprint, Outcome, Owner, Rules};
+    use onlyonce_testkit::fixture::any_id;
+    use onlyonce_testkit::servers::{RedisOptions, RedisServer};
+    use onlyonce_testkit::{ManualClock, run};
+
     use super::*;
+    use crate::Options;
+
+    fn claim_of(id: RecordId, rules_bytes: usize) -> Claim {
+        let owner = Owner::random().unwrap();
+        let fingerprint = Fingerprint::from_parts(Rules::new(vec![b'r'; rules_bytes]).unwrap(), [1; 32]);
+        Claim { id, fingerprint, owner, terms: Arc::new(Terms::default()) }
+    }
+
+    async fn complete(store: &RedisStore, claim: &Claim) {
+        let ClaimAnswer::Granted(grant) = store.claim(claim).await.unwrap() else { panic!("not granted") };
+        let token = Token { id: claim.id, owner: claim.owner, fence: grant.fence };
+        let complete = Complete { token, outcome: Outcome::kept(1, "done"), retention: None };
+        assert_eq!(store.complete(&complete).await.unwrap(), CompleteAnswer::Completed);
+    }
+
+    #[test]
+    fn what_has_changed_since_it_was_looked_at_stays() {
+        run(async {
+            let server = RedisServer::start(RedisOptions::default()).unwrap();
+            let clock = Arc::new(ManualClock::default());
+            let (url, options) = (server.url(), Options::default());
+            let store = RedisStore::connect_on(&url, options, Arc::clone(&clock) as _).await.unwrap();
+            let (changed, same) = (claim_of(any_id(), 0), claim_of(any_id(), 0));
+            // Its head is longer than what is read at first.
+            let long = claim_of(any_id(), RULES_BYTES_MAX);
+            for claim in [&changed, &same, &long] {
+                complete(&store, claim).await;
+            }
+            let ids = [changed.id, same.id, long.id];
+            assert!(store.look(&ids).await.unwrap().is_empty(), "nothing is due");
+            clock.advance(changed.terms.retention.get());
+            let found = store.look(&ids).await.unwrap();
+            assert_eq!((found.expired.len(), found.open.len()), (3, 0));
+
+            // One is claimed anew before the sweep comes to it.
+            complete(&store, &claim_of(changed.id, 0)).await;
+            let mut done = Done { swept: Swept::default(), in_company: false };
+            store.sweep_found(&found, &mut done).await.unwrap();
+            assert_eq!(done.swept.touched(), 2);
+            assert!(store.lookup(&changed.id).await.unwrap().is_some(), "a live record went");
+            for gone in [same.id, long.id] {
+                assert!(store.lookup(&gone).await.unwrap().is_none());
+            }
+        });
+    }
 
     #[test]
     fn a_pass_that_lay_unfinished_keeps_nobody_from_sweeping_for_long() {

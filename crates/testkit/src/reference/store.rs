@@ -96,7 +96,7 @@ impl ReferenceStore {
         let mut swept = Swept::default();
         let (all, now) = self.all()?;
         for (id, record) in all {
-            if swept.removed + swept.made_unknown == budget.get() {
+            if swept.touched() == budget.get() {
                 swept.more |= record.due_at() <= now;
                 continue;
             }
