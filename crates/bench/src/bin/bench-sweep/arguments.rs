@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// How long each turn with or without a sweep takes, in seconds [default: 20; with --quick 1]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
-    /// How many turns of each kind there are at first; then sweeps are three times as long, until nothing is left [default: 6;
+    /// How many turns of each kind there are at first; then sweeps are six times as long, until nothing is left [default: 6;
     /// with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     turns: Option<u32>,

@@ -42,7 +42,7 @@ impl Observer for Batches {
         let mut counted = self.counted();
         counted.batches += 1;
         counted.removed += (swept.removed + swept.dropped) as u64;
-        counted.largest = counted.largest.max(swept.removed + swept.made_unknown);
+        counted.largest = counted.largest.max(swept.touched());
         counted.longest = counted.longest.max(took);
         counted.is_over = !swept.more;
     }

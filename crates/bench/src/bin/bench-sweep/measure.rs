@@ -28,7 +28,7 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How many turns long each sweep is after the turns that were asked for, when there is more to sweep: there are still turns
 /// without one in between, because what the server does now and then (a checkpoint, a vacuum) must count for both.
-const LONG_TURNS: u32 = 3;
+const LONG_TURNS: u32 = 6;
 /// A sweep in which nothing goes for so long hangs.
 const HANGS_AFTER: Duration = Duration::from_mins(5);
 

@@ -49,7 +49,7 @@ pub(crate) fn all(results: &Results) -> String {
     let _ = writeln!(
         text,
         "\nLatencies in milliseconds, of a claim and its completion, {} begun a second whatever became of those before. \
-         {rounds} turns of {} without a sweep and with one, then sweeps three times as long until nothing was left; \
+         {rounds} turns of {} without a sweep and with one, then sweeps six times as long until nothing was left; \
          {file_system}; {:.0} minutes in all. {} {}.",
         thousands(results.rate),
         readable(*window),
