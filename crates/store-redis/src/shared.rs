@@ -114,6 +114,10 @@ impl Shared {
     }
 
     /// The moment that scripts go by, where a server answered TIME with this.
+    #[cfg_attr(
+        not(feature = "testkit"),
+        expect(clippy::unused_self, reason = "a test has a clock of its own")
+    )]
     pub(crate) fn moment(&self, time: &Value) -> Option<Timestamp> {
         #[cfg(feature = "testkit")]
         if let Some(clock) = &self.test_clock {
