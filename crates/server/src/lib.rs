@@ -22,6 +22,7 @@ pub mod config;
 mod listen;
 mod stack;
 mod upstream;
+mod http1;
 mod body;
 mod tls;
 mod store;

@@ -1,12 +1,13 @@
 //! The service that is protected: a pooled client that sends each request once, and says what is known when no answer
 //! comes.
 //!
-//! It never sends a request twice and never follows a redirect. "Nothing was sent" is said only where hyper proves it:
-//! no connection was made, or the request was handed back before its first byte was written. Everything else is
+//! It never sends a request twice and never follows a redirect. "Nothing was sent" is said only where that is certain:
+//! no connection was made, or its end was seen before the first byte of the request was written. Everything else is
 //! unknown.
 
 mod connect;
 pub(crate) mod hop;
+mod line;
 mod pool;
 mod refuse;
 mod via;
@@ -119,6 +120,7 @@ impl Upstream {
         let (request, _sent) = shared.prepare(request, self.client.as_deref(), Some(protocol))?;
         match tokio::time::timeout(shared.within, shared.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) if is_broken_off(&error) => Err(Box::new(broken_off())),
             Ok(Err(error)) => Err(Box::new(no_answer(sent_nothing(&error), &error))),
             Err(_) => Err(Box::new(timed_out())),
         }
@@ -137,6 +139,7 @@ impl Shared {
         Ok(match pool.send(request, self.within).await {
             Ok(response) => self.answer(response.map(Either::Left)),
             Err(Failure::TimedOut) => timed_out(),
+            Err(failure) if failure.is_of_the_request() => broken_off(),
             Err(failure) => no_answer(failure.sent_nothing(), &failure),
         })
     }
@@ -160,6 +163,7 @@ impl Shared {
         Box::pin(async move {
             match tokio::time::timeout(self.within, self.client.request(request)).await {
                 Ok(Ok(response)) => self.answer(response.map(Either::Right)),
+                Ok(Err(error)) if is_broken_off(&error) => broken_off(),
                 Ok(Err(error)) => no_answer(sent_nothing(&error), &error),
                 Err(_) => timed_out(),
             }
@@ -315,7 +319,7 @@ fn sent_nothing(error: &Error) -> bool {
 }
 
 /// Whether it was the request's own body that broke off: the client's doing, and nothing to blame the upstream for.
-fn is_broken_off(error: &dyn std::error::Error) -> bool {
+fn is_broken_off(error: &Error) -> bool {
     error.source().and_then(|source| source.downcast_ref::<hyper::Error>()).is_some_and(hyper::Error::is_user)
 }
 
@@ -323,14 +327,15 @@ fn timed_out() -> Response<AnswerBody> {
     refuse::dispatch(Dispatch::TimedOut, "no answer began in time")
 }
 
+fn broken_off() -> Response<AnswerBody> {
+    let detail = "the request body ended early, paused for too long or was malformed";
+    let mut response = refuse(http::StatusCode::BAD_REQUEST, detail).map(Either::Right);
+    // A body with a key was whole before it was sent: there it is something else, and nobody knows what.
+    response.extensions_mut().insert(Dispatch::NoAnswer);
+    response
+}
+
 fn no_answer(sent_nothing: bool, error: &dyn std::error::Error) -> Response<AnswerBody> {
-    if is_broken_off(error) {
-        let detail = "the request body ended early, paused for too long or was malformed";
-        let mut response = refuse(http::StatusCode::BAD_REQUEST, detail).map(Either::Right);
-        // A body with a key was whole before it was sent: there it is something else, and nobody knows what.
-        response.extensions_mut().insert(Dispatch::NoAnswer);
-        return response;
-    }
     let dispatch = if sent_nothing { Dispatch::NothingSent } else { Dispatch::NoAnswer };
     let text = with_causes(error);
     // The client is not told: addresses behind the sidecar are none of its business.

@@ -4,7 +4,6 @@
 //! wrapper holds a head back until all of it is there and clear; a head that is not makes hyper answer 400 and close.
 //! Bodies and everything after an upgrade pass through untouched.
 
-mod chunk;
 mod framing;
 mod head;
 

@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
-use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -51,16 +51,15 @@ impl Connector {
     pub(super) async fn connect(self) -> io::Result<Stream> {
         let connecting = async {
             if let Some(socket) = &self.socket {
-                return Ok(Stream::Unix(TokioIo::new(UnixStream::connect(socket).await?)));
+                return Ok(Stream::Unix(UnixStream::connect(socket).await?));
             }
             // Tries every address of the name.
             let stream = TcpStream::connect((&*self.host, self.port)).await?;
             stream.set_nodelay(true)?;
             match &self.tls {
-                None => Ok(Stream::Clear(TokioIo::new(stream))),
+                None => Ok(Stream::Clear(stream)),
                 Some((connector, name)) => {
-                    let stream = connector.connect(name.clone(), stream).await?;
-                    Ok(Stream::Tls(TokioIo::new(Box::new(stream))))
+                    Ok(Stream::Tls(Box::new(connector.connect(name.clone(), stream).await?)))
                 }
             }
         };
@@ -71,30 +70,31 @@ impl Connector {
 }
 
 impl tower::Service<Uri> for Connector {
-    type Response = Stream;
+    type Response = TokioIo<Stream>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<Stream>>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        Box::pin(self.clone().connect())
+        let connector = self.clone();
+        Box::pin(async move { connector.connect().await.map(TokioIo::new) })
     }
 }
 
 /// A connection to the upstream.
 pub(crate) enum Stream {
-    Clear(TokioIo<TcpStream>),
-    Unix(TokioIo<UnixStream>),
-    Tls(TokioIo<Box<TlsStream<TcpStream>>>),
+    Clear(TcpStream),
+    Unix(UnixStream),
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
         match self {
-            Self::Tls(stream) if stream.inner().get_ref().1.alpn_protocol() == Some(b"h2") => {
+            Self::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
                 Connected::new().negotiated_h2()
             }
             _ => Connected::new(),
@@ -112,17 +112,17 @@ macro_rules! either {
     };
 }
 
-impl Read for Stream {
+impl AsyncRead for Stream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        buf: ReadBufCursor<'_>,
+        buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         either!(&mut *self, io => Pin::new(io).poll_read(cx, buf))
     }
 }
 
-impl Write for Stream {
+impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         either!(&mut *self, io => Pin::new(io).poll_write(cx, bytes))
     }

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use super::chunk::Chunks;
 use super::head::{Content, Head};
+use crate::http1::Chunks;
 
 /// What an HTTP/2 connection begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -120,7 +120,8 @@ impl Framing {
                     Ok(Some((taken, (*left == 0).then(State::head))))
                 }
                 State::Chunked(chunks) => {
-                    chunks.take(rest).map(|(taken, ended)| Some((taken, ended.then(State::head))))
+                    let taken = chunks.take(rest).map_err(|_| Refusal::Chunk);
+                    taken.map(|(taken, ended)| Some((taken, ended.then(State::head))))
                 }
                 State::Head { .. } => self.head(rest),
             };
@@ -161,7 +162,7 @@ impl Framing {
                 let next = match content {
                     Content::Sized(0) => State::head(),
                     Content::Sized(length) => State::Sized(length),
-                    Content::Chunked => State::Chunked(Chunks::new(self.limits.bytes_max)),
+                    Content::Chunked => State::Chunked(Chunks::of_request(self.limits.bytes_max)),
                 };
                 return Ok(Some((*read, Some(next))));
             }

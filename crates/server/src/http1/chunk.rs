@@ -1,13 +1,29 @@
 //! A chunked body, byte by byte where it matters: where it ends, and that no line end in it is ambiguous. **Pure.**
 
-use super::framing::Refusal;
+use std::ops::Range;
+
+use super::Malformed;
 
 /// A chunked body that is being followed.
 #[derive(Debug)]
-pub(super) struct Chunks {
+pub(crate) struct Chunks {
     state: State,
     /// How many bytes of sizes' extensions and of trailers may still come.
     spare: usize,
+    /// The trailers so far, where somebody wants them: in an answer. Servers are not ours to be strict with: there,
+    /// blanks may follow a size, as some pad it.
+    trailers: Option<Vec<u8>>,
+}
+
+/// What bytes are, from their front.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// There is content, in this place; what stands before it is framing.
+    Content(Range<usize>),
+    /// All of them are framing, and more must come.
+    Starved,
+    /// The body ends after so many.
+    End(usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,33 +54,57 @@ enum State {
 const SIZE: State = State::Size { size: 0, digits: 0 };
 
 impl Chunks {
-    /// `spare_max` bounds what is neither size nor content.
-    pub(super) fn new(spare_max: usize) -> Self {
-        Self { state: SIZE, spare: spare_max }
+    /// Of a request. `spare_max` bounds what is neither size nor content.
+    pub(crate) fn of_request(spare_max: usize) -> Self {
+        Self { state: SIZE, spare: spare_max, trailers: None }
+    }
+
+    /// Of an answer, whose trailers are kept.
+    pub(crate) fn of_answer(spare_max: usize) -> Self {
+        Self { trailers: Some(Vec::new()), ..Self::of_request(spare_max) }
+    }
+
+    /// The lines after the last chunk, with the empty one.
+    pub(crate) fn trailers(&self) -> &[u8] {
+        self.trailers.as_deref().unwrap_or_default()
     }
 
     /// Follows `bytes`: how many of them belong to this body, and whether it ends there.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(usize, bool), Refusal> {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
         let mut at = 0;
-        while let Some(byte) = bytes.get(at) {
+        loop {
+            match self.step(&bytes[at..])? {
+                Step::Content(place) => at += place.end,
+                Step::Starved => return Ok((bytes.len(), false)),
+                Step::End(taken) => return Ok((at + taken, true)),
+            }
+        }
+    }
+
+    /// Follows `bytes` up to the end of the next content in them.
+    pub(crate) fn step(&mut self, bytes: &[u8]) -> Result<Step, Malformed> {
+        for (at, byte) in bytes.iter().enumerate() {
             if let State::Content { left } = self.state {
                 let taken = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len() - at);
-                at += taken;
                 let left = left - taken as u64;
                 self.state = if left == 0 { State::ContentCr } else { State::Content { left } };
-                continue;
+                return Ok(Step::Content(at..at + taken));
             }
             let was_last = self.state == State::LastLf;
             self.state = self.next(*byte)?;
-            at += 1;
             if was_last {
-                return Ok((at, true));
+                return Ok(Step::End(at + 1));
             }
         }
-        Ok((at, false))
+        Ok(Step::Starved)
     }
 
-    fn next(&mut self, byte: u8) -> Result<State, Refusal> {
+    fn next(&mut self, byte: u8) -> Result<State, Malformed> {
+        if let (State::Trailer | State::TrailerLine | State::TrailerLf | State::LastLf, Some(trailers)) =
+            (self.state, &mut self.trailers)
+        {
+            trailers.push(byte);
+        }
         Ok(match (self.state, byte) {
             (State::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') if digits < 15 => {
                 let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
@@ -72,6 +112,9 @@ impl Chunks {
             }
             (State::Size { size, digits: 1.. } | State::Extension { size }, b'\r') => State::SizeLf { size },
             (State::Size { size, digits: 1.. }, b';') => State::Extension { size },
+            (State::Size { size, digits: 1.. }, b' ' | b'\t') if self.trailers.is_some() => {
+                State::Extension { size }
+            }
             (State::Extension { size }, b'\t' | b' '..=b'~' | 0x80..) => {
                 self.spend()?;
                 State::Extension { size }
@@ -87,12 +130,12 @@ impl Chunks {
                 State::TrailerLine
             }
             (State::TrailerLine, b'\r') => State::TrailerLf,
-            _ => return Err(Refusal::Chunk),
+            _ => return Err(Malformed::Chunk),
         })
     }
 
-    fn spend(&mut self) -> Result<(), Refusal> {
-        self.spare = self.spare.checked_sub(1).ok_or(Refusal::Chunk)?;
+    fn spend(&mut self) -> Result<(), Malformed> {
+        self.spare = self.spare.checked_sub(1).ok_or(Malformed::Chunk)?;
         Ok(())
     }
 }

@@ -1,0 +1,245 @@
+//! A head and a body on their way out. What is small leaves in one write with the head.
+
+use std::fmt;
+use std::io::{self, IoSlice, Write as _};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes};
+use http::HeaderMap;
+use http::header::HeaderName;
+use http_body::{Body, Frame};
+use onlyonce_core::BoxError;
+use tokio::io::AsyncWrite;
+
+use super::fields::put_field;
+
+/// Up to here content is copied behind what goes before it; more is written from where it is.
+const COPY_MAX: usize = 8 * 1024;
+
+/// So much is gathered before it is written.
+const GATHER_MAX: usize = 16 * 1024;
+
+/// Room that is kept for the next head.
+const KEEP_MAX: usize = 32 * 1024;
+
+/// How the end of a body is said.
+#[derive(Debug)]
+pub(crate) enum Framing {
+    /// So many bytes are still to come.
+    Sized(u64),
+    /// These fields may follow as trailers.
+    Chunked(Vec<HeaderName>),
+}
+
+/// Why not all of it was sent.
+#[derive(Debug)]
+pub(crate) enum Unsent {
+    Io(io::Error),
+    /// The body broke off.
+    Body(BoxError),
+    /// The body is not as long as its head says.
+    Length,
+}
+
+impl fmt::Display for Unsent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Body(error) => error.fmt(f),
+            Self::Length => f.write_str("the body is not as long as was said"),
+        }
+    }
+}
+
+/// One message at a time; its room is used again for the next.
+pub(crate) struct Sending<B> {
+    /// Not yet written, from `at` on: first this, then `content`, then `tail`.
+    front: Vec<u8>,
+    at: usize,
+    content: Bytes,
+    tail: &'static [u8],
+    framing: Framing,
+    /// `None` once all of it was written.
+    body: Option<B>,
+    /// All of it is here.
+    is_whole: bool,
+}
+
+impl<B> Default for Sending<B> {
+    fn default() -> Self {
+        Self {
+            front: Vec::new(),
+            at: 0,
+            content: Bytes::new(),
+            tail: b"",
+            framing: Framing::Sized(0),
+            body: None,
+            is_whole: true,
+        }
+    }
+}
+
+impl<B> Sending<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    /// Begins a message, whose head is written into the room that is handed out, up to its last field. `None` for
+    /// a body that has no frame, of which the head says all there is to say.
+    pub(crate) fn start(&mut self, body: B, framing: Option<Framing>, head: impl FnOnce(&mut Vec<u8>)) {
+        self.front.clear();
+        self.at = 0;
+        self.front.shrink_to(KEEP_MAX);
+        head(&mut self.front);
+        match &framing {
+            None => {}
+            Some(Framing::Sized(length)) => {
+                put(&mut self.front, format_args!("content-length: {length}\r\n"))
+            }
+            Some(Framing::Chunked(_)) => self.front.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        }
+        self.front.extend_from_slice(b"\r\n");
+        self.is_whole = framing.is_none();
+        self.framing = framing.unwrap_or(Framing::Sized(0));
+        self.body = Some(body);
+    }
+
+    /// Whether there is nothing to send.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.body.is_none()
+    }
+
+    /// Gives up what was not sent.
+    pub(crate) fn abandon(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Sends until all has left.
+    pub(crate) fn poll<IO: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut IO,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Unsent>> {
+        while self.body.is_some() {
+            let waits = self.gather(cx)?;
+            if self.has_some() {
+                ready!(self.poll_write(io, cx)).map_err(Unsent::Io)?;
+            } else if waits {
+                // What was written so far is not held back while the rest is waited for.
+                return match Pin::new(&mut *io).poll_flush(cx) {
+                    Poll::Ready(Err(error)) => Poll::Ready(Err(Unsent::Io(error))),
+                    _ => Poll::Pending,
+                };
+            } else if self.is_whole {
+                ready!(Pin::new(&mut *io).poll_flush(cx)).map_err(Unsent::Io)?;
+                self.body = None;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Takes what the body has, until there is enough to write. `true` when it has to be waited for.
+    fn gather(&mut self, cx: &mut Context<'_>) -> Result<bool, Unsent> {
+        while !self.is_whole && self.content.is_empty() && self.front.len() < GATHER_MAX {
+            let Some(body) = &mut self.body else { return Ok(false) };
+            match Pin::new(body).poll_frame(cx) {
+                Poll::Pending => return Ok(true),
+                Poll::Ready(Some(Ok(frame))) => self.frame(frame)?,
+                Poll::Ready(Some(Err(error))) => return Err(Unsent::Body(error.into())),
+                Poll::Ready(None) => self.end(None)?,
+            }
+        }
+        Ok(false)
+    }
+
+    fn frame(&mut self, frame: Frame<Bytes>) -> Result<(), Unsent> {
+        match frame.into_data() {
+            Ok(content) if content.is_empty() => Ok(()),
+            Ok(content) => self.content(content),
+            Err(frame) => self.end(frame.into_trailers().ok()),
+        }
+    }
+
+    fn content(&mut self, content: Bytes) -> Result<(), Unsent> {
+        let tail: &'static [u8] = match &mut self.framing {
+            Framing::Sized(left) => {
+                *left = left.checked_sub(content.len() as u64).ok_or(Unsent::Length)?;
+                // Nothing can follow: it need not be asked for.
+                self.is_whole = *left == 0;
+                b""
+            }
+            Framing::Chunked(_) => {
+                put(&mut self.front, format_args!("{:x}\r\n", content.len()));
+                b"\r\n"
+            }
+        };
+        if content.len() <= COPY_MAX {
+            self.front.extend_from_slice(&content);
+            self.front.extend_from_slice(tail);
+        } else {
+            self.content = content;
+            self.tail = tail;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, trailers: Option<HeaderMap>) -> Result<(), Unsent> {
+        self.is_whole = true;
+        match &self.framing {
+            Framing::Sized(0) => Ok(()),
+            Framing::Sized(_) => Err(Unsent::Length),
+            Framing::Chunked(named) => {
+                self.front.extend_from_slice(b"0\r\n");
+                for (name, value) in trailers.iter().flatten().filter(|(name, _)| named.contains(name)) {
+                    put_field(name, value, &mut self.front);
+                }
+                self.front.extend_from_slice(b"\r\n");
+                Ok(())
+            }
+        }
+    }
+}
+
+fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
+    // A vector takes all there is.
+    let _ = out.write_fmt(text);
+}
+
+impl<B> Sending<B> {
+    const fn has_some(&self) -> bool {
+        !self.front.is_empty() || !self.content.is_empty() || !self.tail.is_empty()
+    }
+
+    /// Writes what is here.
+    fn poll_write<IO: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut IO,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.has_some() {
+            let front = &self.front[self.at..];
+            let mut count = if self.content.is_empty() && self.tail.is_empty() {
+                ready!(Pin::new(&mut *io).poll_write(cx, front))?
+            } else {
+                let slices = [IoSlice::new(front), IoSlice::new(&self.content), IoSlice::new(self.tail)];
+                ready!(Pin::new(&mut *io).poll_write_vectored(cx, &slices))?
+            };
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let of_front = count.min(front.len());
+            self.at += of_front;
+            count -= of_front;
+            if self.at == self.front.len() {
+                self.front.clear();
+                self.at = 0;
+            }
+            let of_content = count.min(self.content.len());
+            self.content.advance(of_content);
+            count -= of_content;
+            self.tail = &self.tail[count..];
+        }
+        Poll::Ready(Ok(()))
+    }
+}
