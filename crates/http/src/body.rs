@@ -1,5 +1,6 @@
 //! The one body type of this crate: bytes that are all here, or a stream that passes through.
 
+use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -27,13 +28,17 @@ impl Body {
         Self(Kind::Whole { bytes: Bytes::new(), trailers: None })
     }
 
-    /// A stream that passes through.
+    /// A stream that passes through; what is a `Body` already stays as it is.
     pub fn new<B>(body: B) -> Self
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Self::prefixed(Vec::new(), body)
+        let mut body = Some(body);
+        if let Some(already) = (&mut body as &mut dyn Any).downcast_mut::<Option<Self>>() {
+            return already.take().unwrap_or_default();
+        }
+        body.map_or_else(Self::empty, |body| Self::prefixed(Vec::new(), body))
     }
 
     pub(crate) fn whole(bytes: Bytes, trailers: Option<HeaderMap>) -> Self {

@@ -1,12 +1,19 @@
 //! When a wait is over and how long one took. The one place of this crate that reads the machine's clock.
 
+use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use jiff::Timestamp;
 
 use tokio::time::Instant;
 
 /// The instant that is `duration` away.
 pub(crate) fn after(duration: Duration) -> Instant {
-    let now = Instant::now();
+    later(Instant::now(), duration)
+}
+
+/// The same, counted from an instant that is known.
+pub(crate) fn later(now: Instant, duration: Duration) -> Instant {
     // A duration too long to count is for ever; ten years are, for a connection.
     now.checked_add(duration).unwrap_or(now + Duration::from_hours(10 * 366 * 24))
 }
@@ -34,4 +41,20 @@ pub(crate) fn nanos_since_1970() -> u64 {
 /// Seconds since 1970, for people and for dashboards: nothing is decided by them.
 pub(crate) fn seconds_since_1970() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// Writes the field Date, which is the same for a second.
+pub(crate) fn put_date(head: &mut Vec<u8>) {
+    thread_local! {
+        static FIELD: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
+    }
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    FIELD.with_borrow_mut(|(written, field)| {
+        if *written != seconds {
+            let now = Timestamp::from_second(i64::try_from(seconds).unwrap_or_default()).unwrap_or_default();
+            *field = now.strftime("date: %a, %d %b %Y %H:%M:%S GMT\r\n").to_string();
+            *written = seconds;
+        }
+        head.extend_from_slice(field.as_bytes());
+    });
 }

@@ -3,6 +3,7 @@
 mod address;
 mod connection;
 mod received;
+mod usual;
 pub(crate) mod wire;
 
 use std::convert::Infallible;
@@ -175,8 +176,15 @@ impl<F: Answers> Serving<F> {
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let connection = Arc::new(connection);
-        let wire = Wire::new(io, self.settings.head, self.settings.patience, Arc::clone(&connection));
-        let answers = self.front.serve(Arc::clone(&connection));
+        let mut wire = Wire::new(io, self.settings.head, self.settings.patience, Arc::clone(&connection));
+        let mut answers = self.front.serve(Arc::clone(&connection));
+        let is_over = tokio::select! {
+            is_over = usual::serve(&mut wire, &mut answers, &self.ending) => is_over,
+            () = self.cutting.cancelled() => true,
+        };
+        if is_over {
+            return;
+        }
         let ending = self.ending.clone();
         let service = service_fn(move |request| answers.call(Received::with(request, &ending)));
         let mut serving = pin!(self.http.serve_connection_with_upgrades(TokioIo::new(wire), service));

@@ -1,7 +1,7 @@
 //! The order in which a request passes through the sidecar, on one screen.
 //!
 //! ```text
-//! accept (cap) ─▶ TLS ─▶ wire (strict heads, every wait bounded) ─▶ hyper ─▶ Front
+//! accept (cap) ─▶ TLS ─▶ wire (strict heads, every wait bounded) ─▶ usual, or hyper ─▶ Front
 //!   ─▶ trace it                    only where a collector is named
 //!   ─▶ count it                    a connection with a request is not idle
 //!   ─▶ judge                       tunnels, loops, two hosts, early data: refused before anything is read
@@ -83,7 +83,10 @@ impl Shared {
                 self.tunnels.open(&self.upstream, request, protocol, connection, in_hand, self.pace);
             return Ok(Box::pin(opening).await);
         }
-        let mut request = request.map(|body| Paced::new(body, self.pace));
+        let mut request = request.map(|body| match body.into_whole() {
+            Ok(bytes) => Body::from(bytes),
+            Err(body) => Body::new(Paced::new(body, self.pace)),
+        });
         if let Some(identity) = peer::identity(&connection) {
             request.extensions_mut().insert(identity);
         }

@@ -19,13 +19,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::HOST;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, Uri, Version};
-use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use onlyonce_core::BoxError;
 use onlyonce_http::{Body, Dispatch};
 
 use crate::body::{Pace, Paced};
@@ -34,20 +35,14 @@ use crate::listen::Connection;
 use crate::tls::{self, Offer, Trust};
 use crate::traces::{Sent, Traces};
 
-use self::pool::{Failure, Pool};
+use self::pool::{Answer, Failure, Pool};
 
 pub(crate) use connect::Connector;
 pub(crate) use refuse::refuse;
 pub(crate) use via::Pseudonym;
 
-/// The body of an answer: the upstream's, or one of our own.
-pub(crate) type AnswerBody = Either<Paced<UpstreamBody>, Body>;
-
 /// A request as the upstream is to see it, and its span where it is traced.
 type Prepared = (Request<Body>, Option<Box<Sent>>);
-
-/// By which way an answer came.
-type UpstreamBody = Either<pool::Answer, Incoming>;
 
 /// The protected service. Cheap to clone.
 #[derive(Clone)]
@@ -115,7 +110,7 @@ impl Upstream {
         &self,
         request: Request<Body>,
         protocol: HeaderValue,
-    ) -> Result<Response<Incoming>, Box<Response<AnswerBody>>> {
+    ) -> Result<Response<Incoming>, Box<Response<Body>>> {
         let shared = &*self.shared;
         let (request, _sent) = shared.prepare(request, self.client.as_deref(), Some(protocol))?;
         match tokio::time::timeout(shared.within, shared.client.request(request)).await {
@@ -127,17 +122,20 @@ impl Upstream {
     }
 
     /// What a client may see of an answer.
-    pub(crate) fn answer(&self, response: Response<Incoming>) -> Response<AnswerBody> {
-        self.shared.answer(response.map(Either::Right))
+    pub(crate) fn answer(&self, response: Response<Incoming>) -> Response<Body> {
+        of_our_hop(response.map(|body| self.shared.paced(body)))
     }
 }
 
 impl Shared {
     /// Sends the request, once.
-    async fn dispatch(self: Arc<Self>, request: Request<Body>) -> Result<Response<AnswerBody>, Infallible> {
+    async fn dispatch(self: Arc<Self>, request: Request<Body>) -> Result<Response<Body>, Infallible> {
         let Some(pool) = &self.pool else { return Ok(self.dispatch_by_client(request).await) };
         Ok(match pool.send(request, self.within).await {
-            Ok(response) => self.answer(response.map(Either::Left)),
+            Ok(response) => of_our_hop(response.map(|answer| match answer {
+                Answer::Whole(bytes) => Body::from(bytes),
+                Answer::Coming(body) => self.paced(body),
+            })),
             Err(Failure::TimedOut) => timed_out(),
             Err(failure) if failure.is_of_the_request() => broken_off(),
             Err(failure) => no_answer(failure.sent_nothing(), &failure),
@@ -149,7 +147,7 @@ impl Shared {
         self: Arc<Self>,
         request: Request<Body>,
         sent: Box<Sent>,
-    ) -> Result<Response<AnswerBody>, Infallible> {
+    ) -> Result<Response<Body>, Infallible> {
         let Ok(response) = self.dispatch(request).await;
         sent.answered(&response);
         Ok(response)
@@ -159,10 +157,10 @@ impl Shared {
     fn dispatch_by_client(
         &self,
         request: Request<Body>,
-    ) -> Pin<Box<dyn Future<Output = Response<AnswerBody>> + Send + '_>> {
+    ) -> Pin<Box<dyn Future<Output = Response<Body>> + Send + '_>> {
         Box::pin(async move {
             match tokio::time::timeout(self.within, self.client.request(request)).await {
-                Ok(Ok(response)) => self.answer(response.map(Either::Right)),
+                Ok(Ok(response)) => of_our_hop(response.map(|body| self.paced(body))),
                 Ok(Err(error)) if is_broken_off(&error) => broken_off(),
                 Ok(Err(error)) => no_answer(sent_nothing(&error), &error),
                 Err(_) => timed_out(),
@@ -176,7 +174,7 @@ impl Shared {
         request: Request<Body>,
         client: Option<&Connection>,
         upgrade: Option<HeaderValue>,
-    ) -> Result<Prepared, Box<Response<AnswerBody>>> {
+    ) -> Result<Prepared, Box<Response<Body>>> {
         let sent = self
             .traces
             .as_ref()
@@ -208,9 +206,9 @@ impl Shared {
         if !self.keeps_host || !parts.headers.contains_key(HOST) {
             parts.headers.insert(HOST, self.host.clone());
         }
-        parts.uri = self.target(parts.uri.path_and_query(), is_pooled).map_err(|_| {
-            Box::new(refuse(http::StatusCode::BAD_REQUEST, "the path is malformed").map(Either::Right))
-        })?;
+        parts.uri = self
+            .target(parts.uri.path_and_query(), is_pooled)
+            .map_err(|_| Box::new(refuse(http::StatusCode::BAD_REQUEST, "the path is malformed")))?;
         parts.version = Version::HTTP_11;
         // What only this process is to know stays here.
         parts.extensions.clear();
@@ -233,19 +231,17 @@ impl Shared {
         Ok(Uri::from_parts(parts)?)
     }
 
-    fn answer(&self, response: Response<UpstreamBody>) -> Response<AnswerBody> {
-        let (mut parts, body) = response.into_parts();
-        hop::strip_response(&mut parts.headers);
-        // Each hop has its own version.
-        parts.version = Version::HTTP_11;
-        parts.extensions.clear();
-        let pace = Pace { pause_max: self.pause_max, within: None };
-        Response::from_parts(parts, Either::Left(Paced::new(body, pace)))
+    fn paced<B>(&self, body: B) -> Body
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Body::new(Paced::new(body, Pace { pause_max: self.pause_max, within: None }))
     }
 }
 
 impl tower::Service<Request<Body>> for Upstream {
-    type Response = Response<AnswerBody>;
+    type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -260,6 +256,15 @@ impl tower::Service<Request<Body>> for Upstream {
             Err(response) => Box::pin(std::future::ready(Ok(*response))),
         }
     }
+}
+
+/// What may be seen of an answer on the side of the client.
+fn of_our_hop(mut response: Response<Body>) -> Response<Body> {
+    hop::strip_response(response.headers_mut());
+    // Each hop has its own version.
+    *response.version_mut() = Version::HTTP_11;
+    response.extensions_mut().clear();
+    response
 }
 
 /// HTTP/2 names its authority, which is the upstream's; another Host beside it would be malformed.
@@ -323,19 +328,19 @@ fn is_broken_off(error: &Error) -> bool {
     error.source().and_then(|source| source.downcast_ref::<hyper::Error>()).is_some_and(hyper::Error::is_user)
 }
 
-fn timed_out() -> Response<AnswerBody> {
+fn timed_out() -> Response<Body> {
     refuse::dispatch(Dispatch::TimedOut, "no answer began in time")
 }
 
-fn broken_off() -> Response<AnswerBody> {
+fn broken_off() -> Response<Body> {
     let detail = "the request body ended early, paused for too long or was malformed";
-    let mut response = refuse(http::StatusCode::BAD_REQUEST, detail).map(Either::Right);
+    let mut response = refuse(http::StatusCode::BAD_REQUEST, detail);
     // A body with a key was whole before it was sent: there it is something else, and nobody knows what.
     response.extensions_mut().insert(Dispatch::NoAnswer);
     response
 }
 
-fn no_answer(sent_nothing: bool, error: &dyn std::error::Error) -> Response<AnswerBody> {
+fn no_answer(sent_nothing: bool, error: &dyn std::error::Error) -> Response<Body> {
     let dispatch = if sent_nothing { Dispatch::NothingSent } else { Dispatch::NoAnswer };
     let text = with_causes(error);
     // The client is not told: addresses behind the sidecar are none of its business.

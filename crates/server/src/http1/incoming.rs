@@ -13,7 +13,7 @@ use super::chunk::{Chunks, Step};
 use super::{FIELDS_MAX, Malformed, fields};
 
 /// How much is read at once at first, and at most.
-const ROOM: usize = 8 * 1024;
+const ROOM: usize = 4 * 1024;
 const ROOM_MAX: usize = 256 * 1024;
 
 /// Up to here, bytes are copied out of the room that they were read into, which then serves again.
@@ -53,6 +53,9 @@ impl Incoming {
 
     /// Takes `count` bytes from the front.
     pub(crate) fn take(&mut self, count: usize) -> Bytes {
+        if count == 0 {
+            return Bytes::new();
+        }
         if count > COPY_MAX {
             return self.bytes.split_to(count).freeze();
         }
@@ -140,12 +143,11 @@ fn trailers(lines: &[u8]) -> Result<Option<HeaderMap>, Malformed> {
 mod tests {
     use super::*;
 
-    /// What comes out when the bytes come in pieces of `size`: content, trailers, and what is left.
-    fn decoded(
-        bytes: &[u8],
-        size: usize,
-        mut remaining: Remaining,
-    ) -> Result<(Vec<u8>, Option<HeaderMap>, Vec<u8>), Malformed> {
+    /// Content, trailers, and what is left.
+    type All = (Vec<u8>, Option<HeaderMap>, Vec<u8>);
+
+    /// What comes out when the bytes come in pieces of `size`.
+    fn decoded(bytes: &[u8], size: usize, mut remaining: Remaining) -> Result<All, Malformed> {
         let (mut incoming, mut content) = (Incoming::default(), Vec::new());
         for piece in bytes.chunks(size) {
             incoming.bytes.extend_from_slice(piece);

@@ -24,18 +24,40 @@ const REST_WITHIN: Duration = Duration::from_secs(30);
 
 /// What a client sends with a request.
 #[derive(Debug)]
-pub(crate) struct Received {
-    /// `None` only once it is dropped.
-    body: Option<Incoming>,
-    /// Set where other requests share the connection: told when those are to end, and nobody should wait for the rest.
-    ending: Option<CancellationToken>,
+pub(crate) struct Received(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    /// All of it.
+    Whole(Bytes),
+    /// It is still coming.
+    Coming {
+        /// `None` only once it is dropped.
+        body: Option<Incoming>,
+        /// Set where other requests share the connection: told when those are to end, and nobody should wait for the
+        /// rest.
+        ending: Option<CancellationToken>,
+    },
 }
 
 impl Received {
+    /// A body that is here already.
+    pub(super) const fn whole(bytes: Bytes) -> Self {
+        Self(Kind::Whole(bytes))
+    }
+
+    /// All of it where it is here already, which takes no time.
+    pub(crate) fn into_whole(mut self) -> Result<Bytes, Self> {
+        match &mut self.0 {
+            Kind::Whole(bytes) => Ok(std::mem::take(bytes)),
+            Kind::Coming { .. } => Err(self),
+        }
+    }
+
     /// `request`, with the rest of its body seen to.
     pub(super) fn with(request: Request<Incoming>, ending: &CancellationToken) -> Request<Self> {
         let ending = (request.version() == Version::HTTP_2).then(|| ending.clone());
-        request.map(|body| Self { body: Some(body), ending })
+        request.map(|body| Self(Kind::Coming { body: Some(body), ending }))
     }
 }
 
@@ -47,29 +69,36 @@ impl Body for Received {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match &mut self.body {
-            Some(body) => Pin::new(body).poll_frame(cx),
-            None => Poll::Ready(None),
+        match &mut self.0 {
+            Kind::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Kind::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Kind::Coming { body: Some(body), .. } => Pin::new(body).poll_frame(cx),
+            Kind::Coming { body: None, .. } => Poll::Ready(None),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Incoming::is_end_stream)
+        match &self.0 {
+            Kind::Whole(bytes) => bytes.is_empty(),
+            Kind::Coming { body, .. } => body.as_ref().is_none_or(Incoming::is_end_stream),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(SizeHint::default, Incoming::size_hint)
+        match &self.0 {
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Coming { body, .. } => body.as_ref().map_or_else(SizeHint::default, Incoming::size_hint),
+        }
     }
 }
 
 impl Drop for Received {
     fn drop(&mut self) {
-        if self.is_end_stream() {
+        let Kind::Coming { body, ending } = &mut self.0 else { return };
+        if body.as_ref().is_none_or(Incoming::is_end_stream) {
             return;
         }
-        if let (Some(body), Some(ending), Ok(runtime)) =
-            (self.body.take(), self.ending.take(), Handle::try_current())
-        {
+        if let (Some(body), Some(ending), Ok(runtime)) = (body.take(), ending.take(), Handle::try_current()) {
             runtime.spawn(ending.run_until_cancelled_owned(timeout(REST_WITHIN, take_rest(body))));
         }
     }

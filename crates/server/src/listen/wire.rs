@@ -88,6 +88,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         }
     }
 
+    /// Takes back what was passed on last: it is passed on again, to somebody else.
+    pub(super) fn put_back(&mut self, bytes: &[u8]) {
+        self.held.splice(..0, bytes.iter().copied());
+        self.ready += bytes.len();
+    }
+
     /// Passes on what is held and may be.
     fn pass_held(&mut self, buf: &mut ReadBuf<'_>) {
         let count = self.ready.min(buf.remaining());

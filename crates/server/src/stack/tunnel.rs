@@ -5,7 +5,6 @@
 
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::{Method, Request, Response, StatusCode, Version};
-use http_body_util::Either;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use onlyonce_http::Body;
@@ -14,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::body::{OnItsWay, Pace, Paced};
 use crate::listen::{Connection, InHand, Received};
-use crate::upstream::{AnswerBody, Upstream, hop};
+use crate::upstream::{Upstream, hop};
 use std::sync::Arc;
 
 /// Connections that have switched.
@@ -93,12 +92,6 @@ async fn join(client: OnUpgrade, server: OnUpgrade) {
     }
 }
 
-fn plain(response: Response<AnswerBody>, in_hand: InHand) -> Response<OnItsWay<Body>> {
-    response.map(|body| {
-        let body = match body {
-            Either::Left(body) => Body::new(body),
-            Either::Right(body) => body,
-        };
-        OnItsWay::new(body, in_hand)
-    })
+fn plain(response: Response<Body>, in_hand: InHand) -> Response<OnItsWay<Body>> {
+    response.map(|body| OnItsWay::new(body, in_hand))
 }

@@ -150,6 +150,14 @@ impl Line {
         }
     }
 
+    /// The body of an answer, if all of it came with the head.
+    pub(super) fn whole(&mut self, remaining: &mut Remaining) -> Option<Bytes> {
+        let Remaining::Sized(length) = *remaining else { return None };
+        let length = usize::try_from(length).ok().filter(|length| *length <= self.incoming.bytes().len())?;
+        *remaining = Remaining::Sized(0);
+        Some(self.incoming.take(length))
+    }
+
     /// Sends the rest of a request whose answer has ended.
     pub(super) fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // The upstream may close instead of reading it.
@@ -242,9 +250,10 @@ impl Line {
             let is_http10 = parsed.version == Some(0);
             let mut fields = fields(parsed.headers, bytes, &Bytes::copy_from_slice(&bytes[..count]))?;
             self.incoming.skip(count);
-            self.is_kept &= match is_http10 {
-                true => is_listed(&fields, &CONNECTION, "keep-alive"),
-                false => !is_listed(&fields, &CONNECTION, "close"),
+            self.is_kept &= if is_http10 {
+                is_listed(&fields, &CONNECTION, "keep-alive")
+            } else {
+                !is_listed(&fields, &CONNECTION, "close")
             };
             let has_content =
                 has_content && status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED;

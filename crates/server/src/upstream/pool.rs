@@ -102,25 +102,36 @@ impl Pool {
         request: Request<Body>,
         within: Duration,
     ) -> Result<Response<Answer>, Failure> {
-        let until = clock::after(within);
-        let mut line = self.line(until).await?;
+        let now = clock::after(Duration::ZERO);
+        let until = clock::later(now, within);
+        let mut line = self.line(now, until).await?;
         let Some(exchanged) = line.exchange(request, until).await else {
             return Err(Failure::TimedOut);
         };
         let response = exchanged.map_err(Failure::Broken)?;
-        Ok(response.map(|remaining| {
-            let mut answer = Answer { remaining, line: Some(line), pool: self.clone() };
-            if answer.remaining.is_over() {
-                answer.give_back();
+        Ok(response.map(|mut remaining| match line.whole(&mut remaining) {
+            Some(bytes) => {
+                self.give_back(line);
+                Answer::Whole(bytes)
             }
-            answer
+            None => Answer::Coming(Coming { remaining, line: Some(line), pool: self.clone() }),
         }))
     }
 
+    /// An answer has ended: the next request may have the connection, if it is ready for one.
+    fn give_back(&self, line: Box<Line>) {
+        if line.is_ready() {
+            self.0.put(line);
+        } else if line.is_ready_soon() {
+            // The answer came before the request had left: what is left of it is still sent.
+            tokio::spawn(finish(line, Arc::clone(&self.0)));
+        }
+    }
+
     /// A connection on which nothing has happened yet that speaks against using it.
-    async fn line(&self, until: Instant) -> Result<Box<Line>, Failure> {
+    async fn line(&self, now: Instant, until: Instant) -> Result<Box<Line>, Failure> {
         loop {
-            let (mut line, has_waited) = match self.0.take() {
+            let (mut line, has_waited) = match self.0.take(now) {
                 Some(line) => (line, true),
                 None => (self.connect(until).await?, false),
             };
@@ -146,8 +157,7 @@ impl Pool {
 }
 
 impl Shared {
-    fn take(&self) -> Option<Box<Line>> {
-        let now = clock::after(Duration::ZERO);
+    fn take(&self, now: Instant) -> Option<Box<Line>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         // What has waited for too long is about to be closed by the other side, perhaps under our request.
         waiting.lines.pop_if(|(_, until)| *until > now).map(|(line, _)| line)
@@ -191,35 +201,22 @@ async fn finish(mut line: Box<Line>, pool: Arc<Shared>) {
     }
 }
 
-/// The body of an answer, which has the connection until it ends.
-pub(crate) struct Answer {
+/// The body of an answer.
+pub(crate) enum Answer {
+    /// It came with the head.
+    Whole(Bytes),
+    Coming(Coming),
+}
+
+/// The body of an answer that has the connection until it ends.
+pub(crate) struct Coming {
     remaining: Remaining,
     /// `None` once the body has ended, or broken off.
     line: Option<Box<Line>>,
     pool: Pool,
 }
 
-impl Answer {
-    /// The body has ended: the next request may have the connection, if it is ready for one.
-    fn give_back(&mut self) {
-        if let Some(line) = self.line.take() {
-            if line.is_ready() {
-                self.pool.0.put(line);
-            } else if line.is_ready_soon() {
-                // The answer came before the request had left: what is left of it is still sent.
-                tokio::spawn(finish(line, Arc::clone(&self.pool.0)));
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Answer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Answer")
-    }
-}
-
-impl http_body::Body for Answer {
+impl http_body::Body for Coming {
     type Data = Bytes;
     type Error = Broken;
 
@@ -232,7 +229,11 @@ impl http_body::Body for Answer {
         let polled = line.poll_body(&mut this.remaining, cx);
         match &polled {
             Poll::Ready(Some(Err(_))) => this.line = None,
-            Poll::Ready(_) if this.remaining.is_over() => this.give_back(),
+            Poll::Ready(_) if this.remaining.is_over() => {
+                if let Some(line) = this.line.take() {
+                    this.pool.give_back(line);
+                }
+            }
             _ => {}
         }
         polled

@@ -2,11 +2,8 @@
 
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
-use http_body_util::Either;
 use onlyonce_http::problem::Style;
 use onlyonce_http::{Body, Dispatch, Problem, ProblemKind};
-
-use super::AnswerBody;
 
 /// Says no. The problem has no type of its own: its status says what it is (RFC 9457 §4.2.1).
 pub(crate) fn refuse(status: StatusCode, detail: &str) -> Response<Body> {
@@ -21,7 +18,7 @@ pub(crate) fn refuse(status: StatusCode, detail: &str) -> Response<Body> {
 }
 
 /// Says that there is no answer, to the client and, in the extensions, to the layer.
-pub(super) fn dispatch(dispatch: Dispatch, detail: &str) -> Response<AnswerBody> {
+pub(super) fn dispatch(dispatch: Dispatch, detail: &str) -> Response<Body> {
     let kind = match dispatch {
         Dispatch::TimedOut => ProblemKind::UpstreamTimeout,
         _ => ProblemKind::UpstreamUnreachable,
@@ -29,5 +26,5 @@ pub(super) fn dispatch(dispatch: Dispatch, detail: &str) -> Response<AnswerBody>
     let mut response =
         Problem::new(kind, format!("{dispatch}: {detail}")).into_response(Style::ProblemJson, None);
     response.extensions_mut().insert(dispatch);
-    response.map(Either::Right)
+    response
 }

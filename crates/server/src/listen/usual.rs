@@ -1,0 +1,142 @@
+//! Serves the usual requests of an HTTP/1.1 connection: whole when they arrive, with nothing in the head that asks for
+//! more than an answer. At the first that is not, hyper gets the connection, and keeps it.
+//!
+//! It is the same wire below and the same service above: what is refused, bounded and promised there holds on both ways.
+
+mod answer;
+mod request;
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use http::{Method, Request, Response};
+use hyper::service::Service;
+use onlyonce_http::Body;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio_util::sync::CancellationToken;
+
+use super::received::Received;
+use super::wire::Wire;
+use crate::body::OnItsWay;
+use crate::http1::{Incoming, Sending};
+
+type Answer = OnItsWay<Body>;
+
+/// Serves until the connection ends (`true`), or until a request comes that is hyper's to serve (`false`); all that was
+/// read of that is back on the wire.
+pub(super) async fn serve<IO, S>(wire: &mut Wire<IO>, service: &mut S, ending: &CancellationToken) -> bool
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+    S: Service<Request<Received>, Response = Response<Answer>, Error = Infallible>,
+{
+    let mut connection = Usual { wire, incoming: Incoming::default(), sending: Sending::default() };
+    loop {
+        let request = match connection.next(ending).await {
+            Ok(request) => request,
+            Err(Not::Usual) => {
+                connection.wire.put_back(connection.incoming.bytes());
+                return false;
+            }
+            Err(Not::More) => break,
+            Err(Not::Readable) => return true,
+        };
+        let is_head = *request.method() == Method::HEAD;
+        let Some(answer) = connection.answer(service.call(request)).await else { return true };
+        let is_last = answer::is_last(&answer) || ending.is_cancelled();
+        if !connection.send(answer, is_head, is_last).await {
+            return true;
+        }
+        if is_last {
+            break;
+        }
+    }
+    if let Err(error) = connection.wire.shutdown().await {
+        tracing::debug!(%error, "a connection did not end well");
+    }
+    true
+}
+
+struct Usual<'a, IO> {
+    wire: &'a mut Wire<IO>,
+    incoming: Incoming,
+    sending: Sending<Answer>,
+}
+
+/// Why no request comes next.
+enum Not {
+    /// One comes that is hyper's.
+    Usual,
+    /// The connection has ended, or is to end, between two requests.
+    More,
+    /// The connection failed, or was silent for too long.
+    Readable,
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Usual<'_, IO> {
+    async fn next(&mut self, ending: &CancellationToken) -> Result<Request<Received>, Not> {
+        if self.incoming.bytes().is_empty() {
+            let mut ended = pin!(ending.cancelled());
+            let filled = poll_fn(|cx| match self.incoming.poll_fill(self.wire, cx) {
+                Poll::Pending => ended.as_mut().poll(cx).map(|()| Ok(0)),
+                filled @ Poll::Ready(_) => filled,
+            });
+            match filled.await {
+                Ok(0) => return Err(Not::More),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "connection ended");
+                    return Err(Not::Readable);
+                }
+            }
+        }
+        request::take(&mut self.incoming).ok_or(Not::Usual)
+    }
+
+    /// `None` when the client has gone before there was an answer.
+    async fn answer<F>(&mut self, answering: F) -> Option<Response<Answer>>
+    where
+        F: Future<Output = Result<Response<Answer>, Infallible>>,
+    {
+        let mut answering = pin!(answering);
+        poll_fn(|cx| match answering.as_mut().poll(cx) {
+            Poll::Ready(Ok(answer)) => Poll::Ready(Some(answer)),
+            Poll::Pending if self.is_deserted(cx) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Sends the answer. `false` when that did not succeed: the connection is of no more use then.
+    async fn send(&mut self, answer: Response<Answer>, is_head: bool, is_last: bool) -> bool {
+        answer::start(&mut self.sending, answer, is_head, is_last);
+        let sent = poll_fn(|cx| match self.sending.poll(self.wire, cx) {
+            Poll::Ready(Ok(())) => Poll::Ready(true),
+            Poll::Ready(Err(error)) => {
+                tracing::debug!(%error, "an answer did not leave whole");
+                Poll::Ready(false)
+            }
+            // A stream that has nothing to say for hours would not find out by itself.
+            Poll::Pending if self.is_deserted(cx) => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+        if !sent {
+            // ORDER: what was not sent goes before the connection does; nobody may wait for it.
+            self.sending.abandon();
+        }
+        sent
+    }
+
+    /// Whether the client has gone while it is answered. If it sends more instead, that is for later, and nothing is
+    /// looked for behind it.
+    fn is_deserted(&mut self, cx: &mut Context<'_>) -> bool {
+        self.incoming.bytes().is_empty()
+            && matches!(self.incoming.poll_fill(self.wire, cx), Poll::Ready(Ok(0) | Err(_)))
+    }
+}
+
+#[cfg(test)]
+#[path = "usual_tests.rs"]
+mod tests;
