@@ -33,6 +33,10 @@ enum State {
         size: u64,
         digits: u8,
     },
+    /// Blanks after a size, in an answer.
+    Padding {
+        size: u64,
+    },
     Extension {
         size: u64,
     },
@@ -105,16 +109,21 @@ impl Chunks {
         {
             trailers.push(byte);
         }
+        let is_answer = self.trailers.is_some();
         Ok(match (self.state, byte) {
+            // Some servers write all sixteen digits.
+            (State::Size { size: 0, digits: 1.. }, b'0') if is_answer => self.state,
             (State::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') if digits < 15 => {
                 let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
                 State::Size { size: size * 16 + digit, digits: digits + 1 }
             }
-            (State::Size { size, digits: 1.. } | State::Extension { size }, b'\r') => State::SizeLf { size },
-            (State::Size { size, digits: 1.. }, b';') => State::Extension { size },
-            (State::Size { size, digits: 1.. }, b' ' | b'\t') if self.trailers.is_some() => {
-                State::Extension { size }
-            }
+            (
+                State::Size { size, digits: 1.. } | State::Padding { size } | State::Extension { size },
+                b'\r',
+            ) => State::SizeLf { size },
+            (State::Size { size, digits: 1.. } | State::Padding { size }, b';') => State::Extension { size },
+            (State::Padding { size }, b' ' | b'\t') => State::Padding { size },
+            (State::Size { size, digits: 1.. }, b' ' | b'\t') if is_answer => State::Padding { size },
             (State::Extension { size }, b'\t' | b' '..=b'~' | 0x80..) => {
                 self.spend()?;
                 State::Extension { size }

@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_chunked_body_is_the_same_however_it_is_cut() {
-        let bytes = b"5;x=y\r\nhello\r\nA  \r\n0123456789\r\n0\r\nX-Sum: 7\r\nX-Sum: 8\r\n\r\n";
+        let bytes = b"5;x=y\r\nhello\r\n5  \r\n01234\r\n00000000000000000005 ;x\r\n56789\r\n0\r\nX-Sum: 7\r\nX-Sum: 8\r\n\r\n";
         for size in 1..=bytes.len() {
             let (content, trailers, left) = decoded(bytes, size, chunked()).unwrap();
             assert_eq!((&content[..], &left[..]), (&b"hello0123456789"[..], &b""[..]), "pieces of {size}");
@@ -182,8 +182,15 @@ mod tests {
 
     #[test]
     fn what_is_no_chunk_is_an_error() {
-        for bad in ["5\nhello\r\n0\r\n\r\n", "5\r\nhello0\r\n\r\n", "x\r\n", "0\r\nnocolon\r\n\r\n", "-1\r\n"]
-        {
+        for bad in [
+            "5\nhello\r\n0\r\n\r\n",
+            "5\r\nhello0\r\n\r\n",
+            "x\r\n",
+            "0\r\nnocolon\r\n\r\n",
+            "-1\r\n",
+            "5 x\r\n",
+            " 5\r\n",
+        ] {
             assert_eq!(decoded(bad.as_bytes(), 64, chunked()).unwrap_err(), Malformed::Chunk, "{bad:?}");
         }
     }

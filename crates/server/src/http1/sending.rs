@@ -139,7 +139,12 @@ where
 
     /// Takes what the body has, until there is enough to write. `true` when it has to be waited for.
     fn gather(&mut self, cx: &mut Context<'_>) -> Result<bool, Unsent> {
-        while !self.is_whole && self.content.is_empty() && self.front.len() < GATHER_MAX {
+        // INVARIANT: nothing is put before what is still to be written, which may be no more than a tail.
+        while !self.is_whole
+            && self.content.is_empty()
+            && self.tail.is_empty()
+            && self.front.len() < GATHER_MAX
+        {
             let Some(body) = &mut self.body else { return Ok(false) };
             match Pin::new(body).poll_frame(cx) {
                 Poll::Pending => return Ok(true),
@@ -255,7 +260,82 @@ impl<B> Sending<B> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
+    use http_body_util::StreamBody;
+
     use super::*;
+
+    /// Takes so many bytes at a time, and has to be waited for in between.
+    #[derive(Default)]
+    struct Slow {
+        takes: VecDeque<usize>,
+        has_waited: bool,
+        written: Vec<u8>,
+    }
+
+    impl AsyncWrite for Slow {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.as_mut().poll_write_vectored(cx, &[IoSlice::new(bytes)])
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            slices: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            if !std::mem::replace(&mut self.has_waited, true) {
+                return Poll::Pending;
+            }
+            self.has_waited = false;
+            let all = slices.iter().flat_map(|slice| slice.iter().copied());
+            let most = self.takes.pop_front().unwrap_or(usize::MAX);
+            let before = self.written.len();
+            self.written.extend(all.take(most));
+            Poll::Ready(Ok(self.written.len() - before))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn chunks_keep_their_order_wherever_a_write_ends() {
+        let frames = || {
+            let large = Bytes::from(vec![b'a'; COPY_MAX + 1]);
+            [large.clone(), Bytes::from_static(b"small"), large.clone(), large]
+                .map(|part| Ok::<_, io::Error>(Frame::data(part)))
+        };
+        let mut ends = Vec::new();
+        let mut expected = b"head\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+        for frame in frames() {
+            let content = frame.unwrap().into_data().unwrap();
+            write!(expected, "{:x}\r\n", content.len()).unwrap();
+            expected.extend_from_slice(&content);
+            expected.extend_from_slice(b"\r\n");
+            ends.push(expected.len());
+        }
+        expected.extend_from_slice(b"0\r\n\r\n");
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        for first in ends.iter().flat_map(|end| end - 9..end + 9).chain(1..64) {
+            let mut io = Slow { takes: VecDeque::from([first, 1, 1]), ..Slow::default() };
+            let mut sending = Sending::default();
+            let body = StreamBody::new(futures_util::stream::iter(frames()));
+            sending
+                .start(body, Some(Framing::Chunked(Vec::new())), |head| head.extend_from_slice(b"head\r\n"));
+            while sending.poll(&mut io, &mut cx).map(Result::unwrap).is_pending() {}
+            assert!(io.written == expected, "a first write of {first} bytes");
+        }
+    }
 
     #[test]
     fn a_length_is_written_as_it_is() {

@@ -8,6 +8,7 @@ mod request;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
@@ -68,9 +69,9 @@ struct Usual<'a, IO> {
 enum Not {
     /// One comes that is hyper's.
     Usual,
-    /// The connection has ended, or is to end, between two requests.
+    /// The connection has ended, is to end, or was silent for too long.
     More,
-    /// The connection failed, or was silent for too long.
+    /// The connection failed.
     Readable,
 }
 
@@ -85,6 +86,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Usual<'_, IO> {
             match filled.await {
                 Ok(0) => return Err(Not::More),
                 Ok(_) => {}
+                // It is told goodbye: a request may be on its way.
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Not::More),
                 Err(error) => {
                     tracing::debug!(%error, "connection ended");
                     return Err(Not::Readable);

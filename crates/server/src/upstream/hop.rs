@@ -47,6 +47,11 @@ fn is_of_the_hop(name: &HeaderName) -> bool {
     *name == TE || HOP_BY_HOP.contains(&name.as_str())
 }
 
+/// Whether a field is of the hop, or one that only we may write.
+pub(super) fn is_reserved(name: &HeaderName) -> bool {
+    is_of_the_hop(name) || name.as_str().starts_with(OURS)
+}
+
 fn strip(headers: &mut HeaderMap) {
     if headers.contains_key(CONNECTION) {
         let named: Vec<HeaderName> = tokens(headers, &CONNECTION)

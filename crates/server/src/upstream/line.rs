@@ -17,6 +17,7 @@ use onlyonce_http::Body;
 use tokio::time::Instant;
 
 use super::connect::Stream;
+use super::hop;
 use crate::http1::{
     Chunks, Decoded, FIELDS_MAX, Framing, HEAD_BYTES_MAX, Incoming, Malformed, Remaining, Sending, Unsent,
     fields, is_listed, length, put_fields,
@@ -174,7 +175,9 @@ impl Line {
         let says_empty = framing.is_none() && parts.headers.contains_key(CONTENT_LENGTH);
         self.sending.start(body, framing, |head| {
             let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-            for part in [parts.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
+            // `http://host?query` has a query and no path.
+            let slash = if target.starts_with('?') { "/" } else { "" };
+            for part in [parts.method.as_str(), " ", slash, target, " HTTP/1.1\r\n"] {
                 head.extend_from_slice(part.as_bytes());
             }
             put_fields(&parts.headers, head);
@@ -250,11 +253,8 @@ impl Line {
             let is_http10 = parsed.version == Some(0);
             let mut fields = fields(parsed.headers, bytes, &Bytes::copy_from_slice(&bytes[..count]))?;
             self.incoming.skip(count);
-            self.is_kept &= if is_http10 {
-                is_listed(&fields, &CONNECTION, "keep-alive")
-            } else {
-                !is_listed(&fields, &CONNECTION, "close")
-            };
+            self.is_kept &= !is_listed(&fields, &CONNECTION, "close");
+            self.is_kept &= !is_http10 || is_listed(&fields, &CONNECTION, "keep-alive");
             let has_content =
                 has_content && status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED;
             let remaining =
@@ -280,11 +280,30 @@ fn framing(fields: &HeaderMap, body: &Body) -> Option<Framing> {
     })
 }
 
+/// What is no trailer, whoever announces it (RFC 9110 §6.5.1): an application that takes trailers for fields of the head
+/// would take these from a client after all that looks at the head has looked.
+const NEVER_TRAILERS: [HeaderName; 13] = [
+    http::header::AUTHORIZATION,
+    http::header::CACHE_CONTROL,
+    http::header::CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    http::header::CONTENT_RANGE,
+    http::header::CONTENT_TYPE,
+    http::header::COOKIE,
+    http::header::FORWARDED,
+    http::header::HOST,
+    http::header::MAX_FORWARDS,
+    http::header::SET_COOKIE,
+    TRAILER,
+    http::header::VIA,
+];
+
 /// The trailers that a head announces.
 fn named(fields: &HeaderMap) -> Vec<HeaderName> {
     let values = fields.get_all(TRAILER).iter().map(HeaderValue::as_bytes);
     let names = values.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
-    names.filter_map(|name| HeaderName::from_bytes(name).ok()).collect()
+    let names = names.filter_map(|name| HeaderName::from_bytes(name).ok());
+    names.filter(|name| !NEVER_TRAILERS.contains(name) && !hop::is_reserved(name)).collect()
 }
 
 /// How the end of an answer's body is known (RFC 9112 §6.3).

@@ -75,6 +75,12 @@ async fn the_end_of_an_answer_is_known() {
         (GET(), "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 2\r\n\r\nok", "ok", false),
         (GET(), "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok", false),
         (GET(), "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nok", "ok", true),
+        (
+            GET(),
+            "HTTP/1.0 200 OK\r\nConnection: Keep-Alive, close\r\nContent-Length: 2\r\n\r\nok",
+            "ok",
+            false,
+        ),
         (GET(), "HTTP/1.1 204 No Content\r\n\r\n", "", true),
         (GET(), "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", "", true),
         (head(), "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", "", true),
@@ -152,6 +158,8 @@ async fn fields_and_trailers_arrive_as_they_were_sent() {
 #[tokio::test]
 async fn a_request_says_how_long_its_body_is() {
     assert_eq!(arrived(GET()).await, "GET /a?b=c HTTP/1.1\r\nhost: x\r\n\r\n");
+    let bare = Request::get("http://x?b=c").body(Body::empty()).unwrap();
+    assert_eq!(arrived(bare).await, "GET /?b=c HTTP/1.1\r\n\r\n");
     let post = || Request::post("/p").header("content-length", "0");
     let empty = post().body(Body::empty()).unwrap();
     assert_eq!(arrived(empty).await, "POST /p HTTP/1.1\r\ncontent-length: 0\r\n\r\n");
@@ -160,16 +168,19 @@ async fn a_request_says_how_long_its_body_is() {
     assert_eq!(arrived(sized).await, "POST /p HTTP/1.1\r\ncontent-length: 4\r\n\r\npaid");
     let parts = ["pa", "", "id"].map(|part| Ok::<_, io::Error>(Frame::data(Bytes::from(part))));
     let mut sums = HeaderMap::new();
-    for name in ["x-sum", "x-other"] {
+    for name in ["x-sum", "x-other", "host", "authorization", "transfer-encoding", "onlyonce-fence"] {
         sums.insert(name, HeaderValue::from_static("7"));
     }
     let ends = [Ok(Frame::trailers(sums))];
     let stream = StreamBody::new(futures_util::stream::iter(parts.into_iter().chain(ends)));
-    let streamed = post().header("trailer", "x-none, X-Sum").body(Body::new(stream.boxed_unsync())).unwrap();
+    let announced = "x-none, X-Sum, host, Authorization, transfer-encoding, onlyonce-fence";
+    let streamed = post().header("trailer", announced).body(Body::new(stream.boxed_unsync())).unwrap();
     assert_eq!(
         arrived(streamed).await,
-        "POST /p HTTP/1.1\r\ntrailer: x-none, X-Sum\r\ntransfer-encoding: chunked\r\n\r\n\
-         2\r\npa\r\n2\r\nid\r\n0\r\nx-sum: 7\r\n\r\n"
+        format!(
+            "POST /p HTTP/1.1\r\ntrailer: {announced}\r\ntransfer-encoding: chunked\r\n\r\n\
+             2\r\npa\r\n2\r\nid\r\n0\r\nx-sum: 7\r\n\r\n"
+        )
     );
 }
 
