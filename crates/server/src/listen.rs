@@ -179,6 +179,8 @@ impl<F: Answers> Serving<F> {
         let mut wire = Wire::new(io, self.settings.head, self.settings.patience, Arc::clone(&connection));
         let mut answers = self.front.serve(Arc::clone(&connection));
         let is_over = tokio::select! {
+            // Biased: nobody is cut off who has just ended.
+            biased;
             is_over = usual::serve(&mut wire, &mut answers, &self.ending) => is_over,
             () = self.cutting.cancelled() => true,
         };

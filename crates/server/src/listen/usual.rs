@@ -9,7 +9,7 @@ mod request;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use http::{Method, Request, Response};
@@ -33,8 +33,10 @@ where
     S: Service<Request<Received>, Response = Response<Answer>, Error = Infallible>,
 {
     let mut connection = Usual { wire, incoming: Incoming::default(), sending: Sending::default() };
+    // One for all requests: to wait for it means to be entered in a list that all connections share.
+    let mut ended = pin!(ending.cancelled());
     loop {
-        let request = match connection.next(ending).await {
+        let request = match connection.next(ended.as_mut()).await {
             Ok(request) => request,
             Err(Not::Usual) => {
                 connection.wire.put_back(connection.incoming.bytes());
@@ -76,9 +78,11 @@ enum Not {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Usual<'_, IO> {
-    async fn next(&mut self, ending: &CancellationToken) -> Result<Request<Received>, Not> {
+    async fn next(
+        &mut self,
+        mut ended: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Request<Received>, Not> {
         if self.incoming.bytes().is_empty() {
-            let mut ended = pin!(ending.cancelled());
             let filled = poll_fn(|cx| match self.incoming.poll_fill(self.wire, cx) {
                 Poll::Pending => ended.as_mut().poll(cx).map(|()| Ok(0)),
                 filled @ Poll::Ready(_) => filled,
