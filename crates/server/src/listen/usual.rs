@@ -1,5 +1,5 @@
-//! Serves the usual requests of an HTTP/1.1 connection: whole when they arrive, with nothing in the head that asks for
-//! more than an answer. At the first that is not, hyper gets the connection, and keeps it.
+//! Serves the usual requests of an HTTP/1.1 connection: with a short body that is there at once or soon, and nothing in the
+//! head that asks for more than an answer. At the first that is not, hyper gets the connection, and keeps it.
 //!
 //! It is the same wire below and the same service above: what is refused, bounded and promised there holds on both ways.
 
@@ -11,6 +11,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{Method, Request, Response};
 use hyper::service::Service;
@@ -22,6 +23,10 @@ use super::received::Received;
 use super::wire::Wire;
 use crate::body::OnItsWay;
 use crate::http1::{Incoming, Sending};
+use crate::timer::Timer;
+
+/// How long the rest of a body that is not here with its head is waited for.
+const REST_WITHIN: Duration = Duration::from_millis(250);
 
 type Answer = OnItsWay<Body>;
 
@@ -32,13 +37,14 @@ where
     IO: AsyncRead + AsyncWrite + Unpin,
     S: Service<Request<Received>, Response = Response<Answer>, Error = Infallible>,
 {
-    let mut connection = Usual { wire, incoming: Incoming::default(), sending: Sending::default() };
+    let (incoming, sending) = (Incoming::default(), Sending::default());
+    let mut connection = Usual { wire, incoming, rest: Timer::default(), sending };
     // One for all requests: to wait for it means to be entered in a list that all connections share.
     let mut ended = pin!(ending.cancelled());
     loop {
         let request = match connection.next(ended.as_mut()).await {
             Ok(request) => request,
-            Err(Not::Usual) => {
+            Err(Not::Usual | Not::Whole) => {
                 connection.wire.put_back(connection.incoming.bytes());
                 return false;
             }
@@ -64,6 +70,8 @@ where
 struct Usual<'a, IO> {
     wire: &'a mut Wire<IO>,
     incoming: Incoming,
+    /// How long the rest of a body is waited for.
+    rest: Timer,
     sending: Sending<Answer>,
 }
 
@@ -71,6 +79,8 @@ struct Usual<'a, IO> {
 enum Not {
     /// One comes that is hyper's.
     Usual,
+    /// One comes whose body is not all here.
+    Whole,
     /// The connection has ended, is to end, or was silent for too long.
     More,
     /// The connection failed.
@@ -98,7 +108,30 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Usual<'_, IO> {
                 }
             }
         }
-        request::take(&mut self.incoming).ok_or(Not::Usual)
+        match request::take(&mut self.incoming) {
+            Err(Not::Whole) => self.whole().await,
+            found => found,
+        }
+    }
+
+    /// Waits for the rest of a body: many clients send it right after the head, but apart from it. Who takes longer is
+    /// hyper's, where bodies have a pace.
+    async fn whole(&mut self) -> Result<Request<Received>, Not> {
+        self.rest.set(REST_WITHIN);
+        loop {
+            let has_more = poll_fn(|cx| match self.incoming.poll_fill(self.wire, cx) {
+                Poll::Ready(filled) => Poll::Ready(matches!(filled, Ok(1..))),
+                Poll::Pending if self.rest.is_over(cx) => Poll::Ready(false),
+                Poll::Pending => Poll::Pending,
+            });
+            if !has_more.await {
+                return Err(Not::Whole);
+            }
+            match request::take(&mut self.incoming) {
+                Err(Not::Whole) => {}
+                found => return found,
+            }
+        }
     }
 
     /// `None` when the client has gone before there was an answer.

@@ -90,6 +90,30 @@ async fn an_answer_without_a_body_says_so_in_its_own_way() {
 }
 
 #[tokio::test]
+async fn a_body_may_come_after_its_head() {
+    let (mut wire, mut client, connection) = wire();
+    let mut service = service_fn(|request: Request<Received>| {
+        let body = request.into_body().into_whole().unwrap();
+        std::future::ready(Answered::Ok(answer(&connection, 200, Body::from(body))))
+    });
+    let sending = async {
+        for part in ["POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n", "he", "llo"] {
+            client.write_all(part.as_bytes()).await.unwrap();
+            // Lets the other side see it by itself.
+            tokio::task::yield_now().await;
+        }
+        let mut read = Vec::new();
+        while !read.ends_with(b"\r\n\r\nhello") {
+            assert!(client.read_buf(&mut read).await.unwrap() > 0);
+        }
+        drop(client);
+    };
+    let ending = CancellationToken::new();
+    let (is_over, ()) = tokio::join!(serve(&mut wire, &mut service, &ending), sending);
+    assert!(is_over);
+}
+
+#[tokio::test]
 async fn what_is_unusual_is_left_as_it_came() {
     for head in [
         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",

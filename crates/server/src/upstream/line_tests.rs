@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, StreamBody};
+use rand::rngs::SmallRng;
+use rand::{Rng as _, SeedableRng as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -214,4 +216,39 @@ async fn an_answer_counts_even_if_the_rest_of_the_request_was_not_wanted() {
         serving
     );
     assert_eq!(came.unwrap().0, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn whatever_an_upstream_says_is_an_answer_or_an_error() {
+    const ANSWERS: [&[u8]; 4] = [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nhello",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nhel\r\n002 \r\nlo\r\n0\r\nA: b\r\n\r\n",
+        b"HTTP/1.0 404 Not Found\r\nConnection: close\r\n\r\nhello",
+        b"HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n",
+    ];
+    const SPOILS: &[u8] = b"\r\n\0 :;0129afx\xff\x7f";
+    let mut random = SmallRng::seed_from_u64(1);
+    let (mut answers, mut errors) = (0, 0);
+    for round in 0..600 {
+        let mut bytes = ANSWERS[round % ANSWERS.len()].to_vec();
+        for _ in 0..random.random_range(1..4) {
+            let at = random.random_range(0..bytes.len());
+            let spoil = SPOILS[random.random_range(0..SPOILS.len())];
+            match random.random_range(0..3) {
+                0 => bytes[at] = spoil,
+                1 => bytes.insert(at, spoil),
+                _ => drop(bytes.drain(at..(at + 3).min(bytes.len()))),
+            }
+        }
+        // It ends, without a panic, and nothing is made up.
+        match answered(GET(), &bytes).await.0 {
+            Ok((_, _, content, _)) => {
+                assert!(content.len() <= bytes.len(), "{}", bytes.escape_ascii());
+                answers += 1;
+            }
+            Err(Broken::Closed | Broken::Malformed(_)) => errors += 1,
+            Err(other) => panic!("{other:?} after {}", bytes.escape_ascii()),
+        }
+    }
+    assert!(answers > 50 && errors > 50, "{answers} answers, {errors} errors");
 }

@@ -5,32 +5,34 @@ use std::mem::MaybeUninit;
 use bytes::Bytes;
 use http::{Method, Request, Uri, Version};
 
+use super::Not;
 use crate::http1::{FIELDS_MAX, Incoming, fields};
 use crate::listen::Received;
 
 /// The largest body that is served here.
 const BODY_MAX: usize = 64 * 1024;
 
-/// Takes the request that stands at the front of what was read. `None` if it is something else, or not all of it:
-/// nothing is taken then.
-pub(super) fn take(incoming: &mut Incoming) -> Option<Request<Received>> {
-    let (request, head, length) = usual(incoming.bytes())?;
-    incoming.skip(head);
-    Some(request.map(|()| Received::whole(incoming.take(length))))
-}
-
-/// The request at the front of `bytes`, the length of its head and that of its body. `None` for whatever is hyper's: it
-/// reads it anew, and says what is wrong with it if something is.
-fn usual(bytes: &[u8]) -> Option<(Request<()>, usize, usize)> {
+/// Takes the request that stands at the front of what was read. If it is something else, or not all of it, nothing is
+/// taken.
+pub(super) fn take(incoming: &mut Incoming) -> Result<Request<Received>, Not> {
+    let bytes = incoming.bytes();
     let mut room = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut parsed = httparse::Request::new(&mut []);
     let Ok(httparse::Status::Complete(head)) = parsed.parse_with_uninit_headers(bytes, &mut room) else {
-        return None;
+        return Err(Not::Usual);
     };
-    let length = length(parsed.headers)?;
-    if parsed.version != Some(1) || length > BODY_MAX || bytes.len() < head + length {
-        return None;
+    let length = length(&parsed).ok_or(Not::Usual)?;
+    if bytes.len() < head + length {
+        return Err(Not::Whole);
     }
+    let request = request(&parsed, bytes, head).ok_or(Not::Usual)?;
+    incoming.skip(head);
+    Ok(request.map(|()| Received::whole(incoming.take(length))))
+}
+
+/// The request that was parsed from `bytes`. `None` for whatever is hyper's: it reads it anew, and says what is wrong with it
+/// if something is.
+fn request(parsed: &httparse::Request<'_, '_>, bytes: &[u8], head: usize) -> Option<Request<()>> {
     let copy = Bytes::copy_from_slice(&bytes[..head]);
     let target = parsed.path?;
     let start = target.as_ptr().addr() - bytes.as_ptr().addr();
@@ -39,14 +41,14 @@ fn usual(bytes: &[u8]) -> Option<(Request<()>, usize, usize)> {
     *request.uri_mut() = Uri::from_maybe_shared(copy.slice(start..start + target.len())).ok()?;
     *request.version_mut() = Version::HTTP_11;
     *request.headers_mut() = fields(parsed.headers, bytes, &copy).ok()?;
-    Some((request, head, length))
+    Some(request)
 }
 
-/// How long the body is; `None` if a field asks for something that is not usual. The wire has seen to it that there is at
-/// most one length, and that it is a number.
-fn length(fields: &[httparse::Header<'_>]) -> Option<usize> {
+/// How long the body is; `None` for a longer one, and if the head asks for something that is not usual. The wire has seen to
+/// it that there is at most one length, and that it is a number.
+fn length(parsed: &httparse::Request<'_, '_>) -> Option<usize> {
     let mut length = 0;
-    for field in fields {
+    for field in &*parsed.headers {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         match field.name.len() {
             14 if is("content-length") => {
@@ -62,5 +64,5 @@ fn length(fields: &[httparse::Header<'_>]) -> Option<usize> {
             _ => {}
         }
     }
-    Some(length)
+    (parsed.version == Some(1) && length <= BODY_MAX).then_some(length)
 }
