@@ -49,14 +49,19 @@ fn who_shows_no_certificate_of_ours_claims_nothing_and_the_token_says_who_claims
         assert!(code != Some(0) && answer.is_null(), "{strange:?}: {answer}");
     }
     // Refused before the body is read, whether it has come by then or not.
+    let mut cut_short = 0;
     for _ in 0..30 {
         let (code, status, answer) = claim(&service, '2', &[&["--cacert", &ca], &shown[..]].concat());
-        assert_eq!(
-            (code, status.as_str(), &answer["status"]),
-            (Some(0), "2 401", &json!(401)),
-            "a certificate is no token: {answer}"
-        );
+        assert_eq!(status, "2 401", "a certificate is no token: {code:?} {answer}");
+        // curl stops sending when it is refused. If that is before the body, it has said a length that it does not send:
+        // the stream is reset, as RFC 9113 §8.1.1 wants it, and curl fails, but it knows the status.
+        if code == Some(92) {
+            cut_short += 1;
+            continue;
+        }
+        assert_eq!((code, &answer["status"]), (Some(0), &json!(401)), "{answer}");
     }
+    assert!(cut_short < 10, "{cut_short} of 30 knew no more than the status");
     // Nothing was claimed by those who were refused: this is the first attempt.
     let (code, status, granted) = claim(&service, '3', &[&by_alice[..], &shown].concat());
     assert_eq!(
