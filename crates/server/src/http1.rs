@@ -11,7 +11,7 @@ mod sending;
 use std::fmt;
 
 pub(crate) use chunk::Chunks;
-pub(crate) use fields::{fields, is_listed, length, put_fields};
+pub(crate) use fields::{fields, is_listed, length, listed, number, put_field, put_fields, shared};
 pub(crate) use incoming::{Decoded, Incoming, Remaining};
 pub(crate) use sending::{Framing, Sending, Unsent};
 

@@ -19,12 +19,17 @@ pub(crate) fn fields(
     let mut fields = HeaderMap::with_capacity(parsed.len() + ADDED);
     for field in parsed {
         let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| Malformed::Head)?;
-        let start = field.value.as_ptr().addr() - from.as_ptr().addr();
-        let value = head.slice(start..start + field.value.len());
+        let value = shared(field.value, from, head);
         let value = HeaderValue::from_maybe_shared(value).map_err(|_| Malformed::Head)?;
         fields.append(name, value);
     }
     Ok(fields)
+}
+
+/// A `part` of the bytes that `head` is a copy of, as a slice of `head`.
+pub(crate) fn shared(part: &[u8], from: &[u8], head: &Bytes) -> Bytes {
+    let start = part.as_ptr().addr() - from.as_ptr().addr();
+    head.slice(start..start + part.len())
 }
 
 /// Writes all fields but those that say how the body is framed, which is for whoever frames it.
@@ -36,7 +41,7 @@ pub(crate) fn put_fields(fields: &HeaderMap, head: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn put_field(name: &HeaderName, value: &HeaderValue, head: &mut Vec<u8>) {
+pub(crate) fn put_field(name: &HeaderName, value: &HeaderValue, head: &mut Vec<u8>) {
     head.extend_from_slice(name.as_str().as_bytes());
     head.extend_from_slice(b": ");
     head.extend_from_slice(value.as_bytes());
@@ -47,13 +52,8 @@ pub(super) fn put_field(name: &HeaderName, value: &HeaderValue, head: &mut Vec<u
 pub(crate) fn length(fields: &HeaderMap) -> Result<Option<u64>, Malformed> {
     let mut length = None;
     for value in fields.get_all(CONTENT_LENGTH) {
-        for number in value.as_bytes().split(|byte| *byte == b',') {
-            let number = number.trim_ascii();
-            // 18 digits always fit; more are no length that anybody sends.
-            if number.is_empty() || number.len() > 18 || !number.iter().all(u8::is_ascii_digit) {
-                return Err(Malformed::Length);
-            }
-            let number = number.iter().fold(0, |length, digit| length * 10 + u64::from(digit - b'0'));
+        for said in value.as_bytes().split(|byte| *byte == b',') {
+            let number = number(said.trim_ascii()).ok_or(Malformed::Length)?;
             if length.replace(number).is_some_and(|before| before != number) {
                 return Err(Malformed::Length);
             }
@@ -62,12 +62,24 @@ pub(crate) fn length(fields: &HeaderMap) -> Result<Option<u64>, Malformed> {
     Ok(length)
 }
 
-/// Whether a field that is a list, such as Connection, has `token` in it.
+/// Digits only, and no more than fit: no sign, no list, no blanks inside.
+pub(crate) fn number(value: &[u8]) -> Option<u64> {
+    // 18 digits always fit; more are no length that anybody sends.
+    if value.is_empty() || value.len() > 18 || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(value.iter().fold(0, |length, digit| length * 10 + u64::from(digit - b'0')))
+}
+
+/// What stands in a field that is a list, such as Connection.
+pub(crate) fn listed<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    let values = fields.get_all(name).into_iter();
+    values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
+}
+
+/// Whether `token` stands in such a field.
 pub(crate) fn is_listed(fields: &HeaderMap, name: &HeaderName, token: &str) -> bool {
-    fields.get_all(name).iter().any(|value| {
-        let tokens = value.as_bytes().split(|byte| *byte == b',');
-        tokens.map(<[u8]>::trim_ascii).any(|listed| listed.eq_ignore_ascii_case(token.as_bytes()))
-    })
+    listed(fields, name).any(|listed| listed.eq_ignore_ascii_case(token.as_bytes()))
 }
 
 #[cfg(test)]

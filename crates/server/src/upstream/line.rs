@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, TRAILER, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, TRAILER, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use onlyonce_core::BoxError;
@@ -20,7 +20,7 @@ use super::connect::Stream;
 use super::hop;
 use crate::http1::{
     Chunks, Decoded, FIELDS_MAX, Framing, HEAD_BYTES_MAX, Incoming, Malformed, Remaining, Sending, Unsent,
-    fields, is_listed, length, put_fields,
+    fields, is_listed, length, listed, put_fields,
 };
 use crate::timer::Timer;
 
@@ -172,7 +172,6 @@ impl Line {
     fn start(&mut self, request: Request<Body>) {
         let (parts, body) = request.into_parts();
         let framing = framing(&parts.headers, &body);
-        let says_empty = framing.is_none() && parts.headers.contains_key(CONTENT_LENGTH);
         self.sending.start(body, framing, |head| {
             let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
             // `http://host?query` has a query and no path.
@@ -181,9 +180,6 @@ impl Line {
                 head.extend_from_slice(part.as_bytes());
             }
             put_fields(&parts.headers, head);
-            if says_empty {
-                head.extend_from_slice(b"content-length: 0\r\n");
-            }
         });
     }
 
@@ -269,10 +265,10 @@ impl Line {
     }
 }
 
-/// How a request's body is framed; `None` for one that has no content and needs no word about it.
+/// How a request's body is framed; `None` for one that has no content, and whose client had no word about it.
 fn framing(fields: &HeaderMap, body: &Body) -> Option<Framing> {
     if body.is_end_stream() {
-        return None;
+        return fields.contains_key(CONTENT_LENGTH).then_some(Framing::Sized(0));
     }
     Some(match body.size_hint().exact() {
         Some(length) => Framing::Sized(length),
@@ -300,9 +296,7 @@ const NEVER_TRAILERS: [HeaderName; 13] = [
 
 /// The trailers that a head announces.
 fn named(fields: &HeaderMap) -> Vec<HeaderName> {
-    let values = fields.get_all(TRAILER).iter().map(HeaderValue::as_bytes);
-    let names = values.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
-    let names = names.filter_map(|name| HeaderName::from_bytes(name).ok());
+    let names = listed(fields, &TRAILER).filter_map(|name| HeaderName::from_bytes(name).ok());
     names.filter(|name| !NEVER_TRAILERS.contains(name) && !hop::is_reserved(name)).collect()
 }
 

@@ -7,7 +7,7 @@ use http_body::Body;
 use onlyonce_core::BoxError;
 
 use crate::clock;
-use crate::http1::{Framing, Sending, is_listed, put_fields};
+use crate::http1::{Framing, Sending, is_listed, put_field, put_fields};
 
 /// Whether the connection is to end after this answer.
 pub(super) fn is_last<B>(answer: &Response<B>) -> bool {
@@ -33,9 +33,7 @@ where
         head.extend_from_slice(b"\r\n");
         put_fields(&parts.headers, head);
         if let Some(length) = said {
-            head.extend_from_slice(b"content-length: ");
-            head.extend_from_slice(length.as_bytes());
-            head.extend_from_slice(b"\r\n");
+            put_field(&CONTENT_LENGTH, &length, head);
         }
         if !parts.headers.contains_key(DATE) {
             clock::put_date(head);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Method, Request, Uri, Version};
 
 use super::Not;
-use crate::http1::{FIELDS_MAX, Incoming, fields};
+use crate::http1::{FIELDS_MAX, Incoming, fields, number, shared};
 use crate::listen::Received;
 
 /// The largest body that is served here.
@@ -34,11 +34,10 @@ pub(super) fn take(incoming: &mut Incoming) -> Result<Request<Received>, Not> {
 /// if something is.
 fn request(parsed: &httparse::Request<'_, '_>, bytes: &[u8], head: usize) -> Option<Request<()>> {
     let copy = Bytes::copy_from_slice(&bytes[..head]);
-    let target = parsed.path?;
-    let start = target.as_ptr().addr() - bytes.as_ptr().addr();
+    let target = shared(parsed.path?.as_bytes(), bytes, &copy);
     let mut request = Request::new(());
     *request.method_mut() = Method::from_bytes(parsed.method?.as_bytes()).ok()?;
-    *request.uri_mut() = Uri::from_maybe_shared(copy.slice(start..start + target.len())).ok()?;
+    *request.uri_mut() = Uri::from_maybe_shared(target).ok()?;
     *request.version_mut() = Version::HTTP_11;
     *request.headers_mut() = fields(parsed.headers, bytes, &copy).ok()?;
     Some(request)
@@ -52,7 +51,7 @@ fn length(parsed: &httparse::Request<'_, '_>) -> Option<usize> {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         match field.name.len() {
             14 if is("content-length") => {
-                length = std::str::from_utf8(field.value).ok()?.trim().parse().ok()?;
+                length = usize::try_from(number(field.value.trim_ascii())?).ok()?;
             }
             10 if is("connection") && field.value.trim_ascii().eq_ignore_ascii_case(b"keep-alive") => {}
             10 if is("connection") => return None,

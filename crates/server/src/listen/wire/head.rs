@@ -5,6 +5,7 @@
 //! first, and whatever can be read in two ways never reaches hyper or the upstream.
 
 use super::framing::Refusal;
+use crate::http1::number;
 
 /// What is known of a head whose lines have been read so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl Head {
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.hosts += 1,
             14 if name.eq_ignore_ascii_case(b"content-length") => {
-                let length = content_length(trim(value)).ok_or(Refusal::Length)?;
+                let length = number(trim(value)).ok_or(Refusal::Length)?;
                 if self.length.replace(length).is_some() {
                     return Err(Refusal::Length);
                 }
@@ -119,15 +120,6 @@ fn request_line(line: &[u8]) -> Result<FirstLine, Refusal> {
         b"HTTP/1.0" => Ok(FirstLine::Http10),
         _ => Err(Refusal::RequestLine),
     }
-}
-
-/// Digits only, and no more than fit: no sign, no list, no blanks inside.
-fn content_length(value: &[u8]) -> Option<u64> {
-    // 18 digits always fit; more are no length that anybody sends.
-    if value.is_empty() || value.len() > 18 || !value.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    Some(value.iter().fold(0, |length, digit| length * 10 + u64::from(digit - b'0')))
 }
 
 fn trim(value: &[u8]) -> &[u8] {
