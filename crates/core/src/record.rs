@@ -160,8 +160,9 @@ pub struct Completed {
     pub at: Timestamp,
     /// When the record may go.
     pub expires_at: Timestamp,
-    /// What the true owner reported after the record was sealed or resolved: for operators, never replayed.
-    pub late: Option<Outcome>,
+    /// What the true owner reported after the record was sealed or resolved: for operators, never replayed. Boxed, because
+    /// few records have one.
+    pub late: Option<Box<Outcome>>,
 }
 
 /// Who completed a record.
@@ -327,7 +328,7 @@ impl Record {
         let rules = self.fingerprint.as_ref().map_or(0, |fingerprint| fingerprint.rules().text().len());
         let outcomes = match &self.state {
             State::Completed(completed) => {
-                completed.outcome.len() + completed.late.as_ref().map_or(0, Outcome::len)
+                completed.outcome.len() + completed.late.as_deref().map_or(0, Outcome::len)
             }
             _ => 0,
         };

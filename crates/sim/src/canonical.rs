@@ -137,7 +137,7 @@ fn with_fences(record: &Record, rename: impl Fn(u8) -> u8) -> Record {
     let state = match &record.state {
         State::Completed(completed) => State::Completed(Completed {
             outcome: outcome(&completed.outcome),
-            late: completed.late.as_ref().map(outcome),
+            late: completed.late.as_deref().map(outcome).map(Box::new),
             ..completed.clone()
         }),
         state => state.clone(),

@@ -223,7 +223,7 @@ fn read_state(state: i16, due_at: Timestamp, row: &Row) -> Result<State, CodecEr
                 by: column::read_completed_by(get(row, "completed_by")?)?,
                 at: time(row, "since")?,
                 expires_at: due_at,
-                late,
+                late: late.map(Box::new),
             })
         }
         2 => State::Released { expires_at: due_at },

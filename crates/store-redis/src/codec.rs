@@ -278,7 +278,7 @@ pub(crate) fn decode(id: &RecordId, bytes: &Bytes) -> Result<Record, CodecError>
     if let State::Completed(completed) = &mut record.state {
         completed.outcome = decode_outcome_of(id, &outcome)?;
         let late = fields.0.rest();
-        completed.late = if late.is_empty() { None } else { Some(decode_outcome_of(id, &late)?) };
+        completed.late = if late.is_empty() { None } else { Some(decode_outcome_of(id, &late)?.into()) };
     } else if !outcome.is_empty() || !fields.is_at_end() {
         return Err(CodecError::Damaged("an outcome of what is not completed"));
     }

@@ -173,7 +173,7 @@ fn decode_state(r: &mut Reader, flags: u8, granted_at: Timestamp) -> Result<Stat
             let at = r.delta(granted_at)?;
             let expires_at = r.delta(at)?;
             let outcome = decode_outcome(r)?;
-            let late = if extra { Some(decode_outcome(r)?) } else { None };
+            let late = if extra { Some(Box::new(decode_outcome(r)?)) } else { None };
             Ok(State::Completed(Completed { outcome, by, at, expires_at, late }))
         }
         2 if !extra => Ok(State::Released { expires_at: r.delta(granted_at)? }),

@@ -85,7 +85,7 @@ impl Complete {
             // One late outcome is kept, and none once the record was erased: that would bring the body back.
             return (Change::Keep, CompleteAnswer::Late);
         }
-        let completed = Completed { late: Some(self.outcome.clone()), ..completed.clone() };
+        let completed = Completed { late: Some(Box::new(self.outcome.clone())), ..completed.clone() };
         (Change::Put(Record { state: State::Completed(completed), ..record.clone() }), CompleteAnswer::Late)
     }
 }

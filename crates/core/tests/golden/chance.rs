@@ -37,7 +37,7 @@ fn state() -> impl Strategy<Value = State> {
     let by = prop_oneof![Just(CompletedBy::Execution), Just(CompletedBy::Seal), Just(CompletedBy::Resolve)];
     let completed = (outcome(), by, time(), time(), option::of(outcome())).prop_map(
         |(outcome, by, at, expires_at, late)| {
-            State::Completed(Completed { outcome, by, at, expires_at, late })
+            State::Completed(Completed { outcome, by, at, expires_at, late: late.map(Box::new) })
         },
     );
     let recovery = (owner(), time()).prop_map(|(owner, lease_until)| Recovery { owner, lease_until });

@@ -26,7 +26,7 @@ pub(crate) fn all() -> Vec<(&'static str, Record)> {
     let by = |by, outcome| with(State::Completed(completed(by, outcome)));
     let run = |outcome| by(CompletedBy::Execution, outcome);
     let sealed = Outcome::tombstone(3, Tombstone::Indeterminate);
-    let late = Completed { late: Some(paid()), ..completed(CompletedBy::Seal, sealed.clone()) };
+    let late = Completed { late: Some(paid().into()), ..completed(CompletedBy::Seal, sealed.clone()) };
     let erased = Record { steps: erased_steps(), ..run(headed(paid(), b"201").erased()) };
     let recovery = Recovery { owner: Owner::from_bytes([0xb7; 16]), lease_until: after(70) };
     vec![
@@ -145,7 +145,7 @@ fn largest_numbers() -> Record {
             by: CompletedBy::Resolve,
             at: Timestamp::MAX,
             expires_at: Timestamp::MAX,
-            late: Some(outcome),
+            late: Some(outcome.into()),
         }),
     }
 }

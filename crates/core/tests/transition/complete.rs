@@ -98,7 +98,7 @@ fn complete_after_a_seal_or_a_resolution_is_late_and_kept_beside_the_answer() {
         let before = scene.completion().clone();
         scene.advance(retention - TICK);
         assert_eq!(scene.complete(token, "late"), CompleteAnswer::Late);
-        assert_eq!(*scene.completion(), Completed { late: Some(outcome("late")), ..before.clone() });
+        assert_eq!(*scene.completion(), Completed { late: Some(outcome("late").into()), ..before.clone() });
         // One is kept, the first one; the answer stays what it was.
         for body in ["late", "later"] {
             assert_eq!(scene.complete(token, body), CompleteAnswer::Late);

@@ -94,7 +94,7 @@ fn i3_an_answer_that_changes_is_named() {
         }
         let good = [
             with(Completed { outcome: is.outcome.erased(), late: None, ..is.clone() }),
-            with(Completed { late: Some(outcome("late")), ..is.clone() }),
+            with(Completed { late: Some(outcome("late").into()), ..is.clone() }),
         ];
         for (at, change) in good.iter().enumerate() {
             assert_eq!(named(Some(before), change, now), None, "case {at}");

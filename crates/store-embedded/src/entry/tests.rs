@@ -104,7 +104,7 @@ fn what_the_short_forms_cannot_say_is_written_whole() {
     let base = grant();
     let ends: [fn(&mut Completed); 3] = [
         |end| end.by = CompletedBy::Resolve,
-        |end| end.late = Some(Outcome::kept(1, "late")),
+        |end| end.late = Some(Outcome::kept(1, "late").into()),
         |end| end.expires_at = end.at,
     ];
     for change in ends {

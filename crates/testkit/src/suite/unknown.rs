@@ -149,7 +149,7 @@ pub async fn c9_a_late_completion_of_a_sealed_record_is_kept_aside<F: Fixture>(f
     assert_eq!(scene.complete(token, "truth").await, CompleteAnswer::Late);
     scene.expect_replay("sealed").await;
     match scene.lookup().await.unwrap().state {
-        State::Completed(completed) => assert_eq!(completed.late, Some(outcome("truth"))),
+        State::Completed(completed) => assert_eq!(completed.late, Some(outcome("truth").into())),
         other => panic!("expected a completed record, got {other:?}"),
     }
 }

@@ -155,7 +155,7 @@ fn is_plain(record: &Record) -> bool {
     let of_outcome = |outcome: &Outcome| in_the_clear(outcome.body().bytes());
     let outcome = match &record.state {
         State::Completed(completed) => {
-            of_outcome(&completed.outcome) || completed.late.as_ref().is_some_and(of_outcome)
+            of_outcome(&completed.outcome) || completed.late.as_deref().is_some_and(of_outcome)
         }
         _ => false,
     };

@@ -65,7 +65,7 @@ pub(super) fn seal(keys: &Keyring, id: &RecordId, plain: &Record) -> Record {
         let under = Under::of(completed.by, record.fence);
         completed.outcome = seal_outcome(keys, id, under, &completed.outcome);
         let under = Under::Fence(record.fence);
-        completed.late = completed.late.as_ref().map(|late| seal_outcome(keys, id, under, late));
+        completed.late = completed.late.as_ref().map(|late| seal_outcome(keys, id, under, late).into());
     }
     record
 }
@@ -78,7 +78,7 @@ pub(super) fn open(keys: &Keyring, id: &RecordId, mut record: Record) -> Result<
         completed.outcome = open_outcome(keys, id, under, &completed.outcome)?;
         let under = Under::Fence(record.fence);
         let late = completed.late.as_ref().map(|late| open_outcome(keys, id, under, late));
-        completed.late = late.transpose()?;
+        completed.late = late.transpose()?.map(Box::new);
     }
     Ok(record)
 }

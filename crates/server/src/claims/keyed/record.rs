@@ -91,7 +91,7 @@ impl RecordShown {
                 shown.completed_at_ms = Some(completed.at.as_millis());
                 shown.by = Some(completed.by.into());
                 shown.outcome = Some(Content::of(&completed.outcome));
-                shown.late = completed.late.as_ref().map(Content::of);
+                shown.late = completed.late.as_deref().map(Content::of);
             }
         }
         shown
