@@ -1,6 +1,6 @@
 //! What a sidecar must not pass on, whatever the rules say. Decided by the head alone.
 
-use http::header::{HOST, HeaderName};
+use http::header::{HOST, HeaderName, VIA};
 use http::{Method, Request, Response, StatusCode};
 use onlyonce_http::Body;
 
@@ -19,6 +19,10 @@ pub(super) fn judge(request: &Request<Received>, upstream: &Upstream) -> Option<
         && !authority.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes())
     {
         return Some(refuse(StatusCode::BAD_REQUEST, "the target and Host name two different hosts"));
+    }
+    // One look at each name: most heads have neither, and a search for each costs more.
+    if !headers.keys().any(|name| *name == VIA || *name == EARLY_DATA) {
+        return None;
     }
     if upstream.has_seen(request) {
         return Some(refuse(

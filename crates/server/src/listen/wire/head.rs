@@ -58,14 +58,10 @@ impl Head {
     }
 
     fn field(&mut self, line: &[u8]) -> Result<(), Refusal> {
-        let colon = line.iter().position(|byte| *byte == b':').ok_or(Refusal::Field)?;
+        let colon = memchr::memchr(b':', line).ok_or(Refusal::Field)?;
         let (name, value) = (&line[..colon], &line[colon + 1..]);
         // A name that begins with a blank is a folded line, one that ends with it hides a header from some parsers.
-        if name.is_empty() || !name.iter().copied().all(is_token) {
-            return Err(Refusal::Field);
-        }
-        // All of them, without an early end: that is done for many bytes at a time.
-        if value.iter().fold(false, |is_bad, byte| is_bad | !is_field_byte(*byte)) {
+        if !is_token(name) || !are_field_bytes(value) {
             return Err(Refusal::Field);
         }
         match name.len() {
@@ -104,22 +100,20 @@ impl Head {
 
 /// `METHOD SP target SP HTTP/1.x`, with single blanks.
 fn request_line(line: &[u8]) -> Result<FirstLine, Refusal> {
-    let mut parts = line.split(|byte| *byte == b' ');
-    let (method, target, version) = (parts.next(), parts.next(), parts.next());
-    let (Some(method), Some(target), Some(version), None) = (method, target, version, parts.next()) else {
-        return Err(Refusal::RequestLine);
+    let (rest, version) = match line {
+        [rest @ .., b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'] => (rest, FirstLine::Http11),
+        [rest @ .., b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0'] => (rest, FirstLine::Http10),
+        _ => return Err(Refusal::RequestLine),
     };
-    let is_method = !method.is_empty() && method.iter().copied().all(is_token);
+    let end = rest.iter().position(|byte| *byte == b' ').ok_or(Refusal::RequestLine)?;
+    let (method, target) = (&rest[..end], &rest[end + 1..]);
+    // No blank, so that there is no third part.
     let is_target = !target.is_empty() && target.iter().all(u8::is_ascii_graphic);
     // A tunnel would carry anything past us.
-    if !is_method || !is_target || method == b"CONNECT" {
+    if !is_token(method) || !is_target || method == b"CONNECT" {
         return Err(Refusal::RequestLine);
     }
-    match version {
-        b"HTTP/1.1" => Ok(FirstLine::Http11),
-        b"HTTP/1.0" => Ok(FirstLine::Http10),
-        _ => Err(Refusal::RequestLine),
-    }
+    Ok(version)
 }
 
 fn trim(value: &[u8]) -> &[u8] {
@@ -129,8 +123,8 @@ fn trim(value: &[u8]) -> &[u8] {
     &value[start..end]
 }
 
-/// Looked up: names are most of what there is to check in a head.
-fn is_token(byte: u8) -> bool {
+/// Whether it is a name. Looked up, and to the end in any case: names are most of what there is to check in a head.
+fn is_token(name: &[u8]) -> bool {
     static IS_TOKEN: [bool; 256] = {
         let mut is_token = [false; 256];
         let mut byte: u8 = 0;
@@ -141,9 +135,55 @@ fn is_token(byte: u8) -> bool {
         }
         is_token
     };
-    IS_TOKEN[usize::from(byte)]
+    !name.is_empty() && name.iter().fold(true, |is, byte| is & IS_TOKEN[usize::from(*byte)])
 }
 
-const fn is_field_byte(byte: u8) -> bool {
-    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+/// Whether all may stand in a value: no control character but the tab. Eight at a time.
+fn are_field_bytes(value: &[u8]) -> bool {
+    let (words, rest) = value.as_chunks::<8>();
+    let has_bad = |word: &[u8; 8]| bad_field_bytes(u64::from_ne_bytes(*word)) != 0;
+    if words.iter().any(has_bad) {
+        return false;
+    }
+    match value.last_chunk::<8>() {
+        // Some of it for the second time, which is faster than one by one.
+        Some(last) => !has_bad(last),
+        None => rest.iter().all(|byte| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f)),
+    }
+}
+
+/// The highest bit of each byte of `word` that may not stand in a value.
+const fn bad_field_bytes(word: u64) -> u64 {
+    const EACH: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHEST: u64 = 0x80 * EACH;
+    const REST: u64 = 0x7f * EACH;
+    // The highest bit of each byte that is not zero: no sum of two such halves reaches into the next byte.
+    const fn not_zero(word: u64) -> u64 {
+        ((word & REST).wrapping_add(REST) | word) & HIGHEST
+    }
+    let is_control = !((word & REST).wrapping_add((0x80 - 0x20) * EACH) | word) & HIGHEST;
+    let is_delete = !not_zero(word ^ REST) & HIGHEST;
+    (is_control & not_zero(word ^ (0x09 * EACH))) | is_delete
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_may_stand_in_a_value_or_not_wherever_it_stands() {
+        for byte in 0..=u8::MAX {
+            let may_stand = byte == b'\t' || (byte >= b' ' && byte != 0x7f);
+            for len in 1..=20 {
+                for at in 0..len {
+                    for around in [b'a', 0xff, b'\t', b' '] {
+                        let mut value = vec![around; len];
+                        value[at] = byte;
+                        assert_eq!(are_field_bytes(&value), may_stand, "{byte} at {at} of {len}");
+                    }
+                }
+            }
+        }
+        assert!(are_field_bytes(b""));
+    }
 }
