@@ -110,6 +110,11 @@ impl Clock for SystemClock {
     }
 
     fn sleep_until(&self, at: Timestamp) -> Sleep {
-        self.sleep(self.now().until(at))
+        let since_start = self.started_at.until(at);
+        match self.started.checked_add(since_start) {
+            Some(at) => Box::pin(tokio::time::sleep_until(at.into())),
+            // Later than the machine can count.
+            None => self.sleep(since_start),
+        }
     }
 }

@@ -17,11 +17,12 @@ mod typed;
 mod wait;
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use self::execution::Attempt;
+use self::execution::{Asked, Attempt};
 use self::quota::Place;
 use self::shared::Shared;
 use self::wait::Wait;
@@ -29,7 +30,7 @@ use crate::clock::Timestamp;
 use crate::observe::Event;
 use crate::policy::Policy;
 use crate::record::Fence;
-use crate::transition::{Claim, ClaimAnswer, Terms};
+use crate::transition::{Claim, ClaimAnswer, RecoverGrant, Terms};
 
 pub use builder::EngineBuilder;
 pub use error::{EngineError, EngineErrorKind};
@@ -57,6 +58,9 @@ enum Next<R, W> {
     Again(W),
 }
 
+/// Whom to tell what a claim led to.
+type ReplyTo<R, W> = oneshot::Sender<Result<Next<R, W>, EngineError>>;
+
 /// A claim and its answer, with what was set up before it was sent.
 struct Claimed {
     claim: Claim,
@@ -68,14 +72,19 @@ struct Claimed {
 impl Engine {
     /// Performs `work` for `request`, or answers from the record.
     ///
-    /// The work runs on a task of its own: a caller that goes away neither cancels it nor loses its result.
-    pub async fn perform<R, W, F>(&self, request: Request, work: W) -> Result<Reply<R>, EngineError>
+    /// The work runs on a task of its own: a caller that goes away neither cancels it nor loses its result. A request that
+    /// is shared already is taken as it is.
+    pub fn perform<R, W, F>(
+        &self,
+        request: impl Into<Arc<Request>>,
+        work: W,
+    ) -> impl Future<Output = Result<Reply<R>, EngineError>> + Send
     where
         R: Send + 'static,
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Ending<R>> + Send + 'static,
     {
-        self.perform_shared(Arc::new(request), work, 1).await
+        self.perform_shared(request.into(), work, 1)
     }
 
     async fn perform_shared<R, W, F>(
@@ -102,15 +111,20 @@ impl Engine {
                 self.shared.begin(Box::pin(attempt)).await?;
                 replied.await.map_err(|_| EngineError::stopping())?
             };
-            match replied? {
+            let conflict = match replied? {
                 Next::Reply(reply) => return Ok(reply),
                 Next::Wait(conflict, back) => {
-                    if !wait.is_worth_another_try(&conflict).await? {
-                        return Ok(Reply::Conflict(conflict));
-                    }
                     work = back;
+                    conflict
                 }
-                Next::Again(back) => (work, recoveries_left) = (back, 0),
+                Next::Again(back) => {
+                    (work, recoveries_left) = (back, 0);
+                    continue;
+                }
+            };
+            // Boxed: who need not wait would carry its room.
+            if !Box::pin(wait.is_worth_another_try(&conflict)).await? {
+                return Ok(Reply::Conflict(conflict));
             }
         }
     }
@@ -121,7 +135,7 @@ impl Engine {
         request: Arc<Request>,
         work: W,
         recoveries_left: u32,
-        reply: oneshot::Sender<Result<Next<R, W>, EngineError>>,
+        reply: ReplyTo<R, W>,
     ) where
         R: Send + 'static,
         W: FnOnce(Execution) -> F + Send + 'static,
@@ -134,29 +148,34 @@ impl Engine {
             Ok(Err(conflict)) => return drop(reply.send(Ok(Next::Reply(Reply::Conflict(conflict))))),
             Err(error) => return drop(reply.send(Err(error))),
         };
-        let claimed = tokio::select! {
+        let rest = match tokio::select! {
             // Biased: a store that answers at once is not asked about the end of the process.
             biased;
             claimed = self.claim(&request, claimed_at) => claimed,
             () = self.shared.aborting.cancelled() => Err(EngineError::stopping()),
-        };
-        let (claim, answer) = match claimed {
-            Ok(claimed) => claimed,
+        } {
+            Ok((claim, answer)) => {
+                let claimed = Claimed { claim, answer, claimed_at, place };
+                self.follow(request, work, claimed, recoveries_left, reply)
+            }
             Err(error) => return drop(reply.send(Err(error))),
         };
-        let claimed = Claimed { claim, answer, claimed_at, place };
-        self.follow(request, work, claimed, recoveries_left, reply).await;
+        if let Some(rest) = rest {
+            rest.await;
+        }
     }
 
-    /// Follows the answer of a claim to its end. The only place that branches on claim answers.
-    async fn follow<R, W, F>(
+    /// Follows the answer of a claim: what is left to do, or `None` when the reply is sent. The only place that branches
+    /// on claim answers.
+    fn follow<R, W, F>(
         self,
         request: Arc<Request>,
         work: W,
         claimed: Claimed,
         recoveries_left: u32,
-        reply: oneshot::Sender<Result<Next<R, W>, EngineError>>,
-    ) where
+        reply: ReplyTo<R, W>,
+    ) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>>
+    where
         R: Send + 'static,
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Ending<R>> + Send + 'static,
@@ -165,9 +184,16 @@ impl Engine {
         self.observe_answer(&claim, &answer);
         let next = match answer {
             ClaimAnswer::Granted(grant) => {
-                let attempt = Attempt::new(self, request, claim, grant, claimed_at, place);
-                // Boxed: a replay does without, and would carry its room.
-                return Box::pin(attempt.run(work, reply)).await;
+                let attempt = Attempt::new(self, &claim, grant, claimed_at, place);
+                let asked = Asked { request, fingerprint: *claim.fingerprint.digest() };
+                return Some(Box::pin(attempt.run(asked, work, reply)));
+            }
+            ClaimAnswer::Recover(grant) => {
+                return Some(Box::pin(async move {
+                    // Who asks uses the place as one who runs does.
+                    let _place = place;
+                    self.find_out(request, work, grant, recoveries_left, reply).await;
+                }));
             }
             ClaimAnswer::Replay(replay) => Next::Reply(Reply::Replay(replay)),
             ClaimAnswer::Busy(busy) => Next::Wait(Conflict::InFlight { retry_after: busy.left }, work),
@@ -175,17 +201,27 @@ impl Engine {
                 Next::Reply(Reply::Conflict(Conflict::OutcomeUnknown { fence: held.fence, cut: None }))
             }
             ClaimAnswer::Mismatch { .. } => Next::Reply(Reply::Conflict(Conflict::KeyReused)),
-            ClaimAnswer::Recover(grant) => {
-                let fence = grant.fence;
-                match Box::pin(self.recover(&request, grant)).await {
-                    Ok(true) if recoveries_left > 0 => Next::Again(work),
-                    Ok(_) => Next::Reply(Reply::Conflict(Conflict::OutcomeUnknown { fence, cut: None })),
-                    Err(error) => return drop(reply.send(Err(error))),
-                }
-            }
             ClaimAnswer::Fenced => Next::Reply(Reply::Conflict(Conflict::Fenced)),
         };
         drop(reply.send(Ok(next)));
+        None
+    }
+
+    /// Finds out what became of an earlier attempt, and replies.
+    async fn find_out<R, W>(
+        self,
+        request: Arc<Request>,
+        work: W,
+        grant: RecoverGrant,
+        recoveries_left: u32,
+        reply: ReplyTo<R, W>,
+    ) {
+        let fence = grant.fence;
+        let next = self.recover(&request, grant).await.map(|is_known| match is_known {
+            true if recoveries_left > 0 => Next::Again(work),
+            _ => Next::Reply(Reply::Conflict(Conflict::OutcomeUnknown { fence, cut: None })),
+        });
+        drop(reply.send(next));
     }
 
     fn observe_answer(&self, claim: &Claim, answer: &ClaimAnswer) {

@@ -45,6 +45,14 @@ impl Body {
         Self(Kind::Whole { bytes, trailers: trailers.map(Box::new) })
     }
 
+    /// All of it where it is here already, which takes no time.
+    pub(crate) fn into_whole(self) -> Result<(Bytes, Option<HeaderMap>), Self> {
+        match self.0 {
+            Kind::Whole { bytes, trailers } => Ok((bytes, trailers.map(|trailers| *trailers))),
+            stream @ Kind::Stream { .. } => Err(Self(stream)),
+        }
+    }
+
     pub(crate) fn prefixed<B>(front: Vec<Bytes>, rest: B) -> Self
     where
         B: HttpBody<Data = Bytes> + Send + 'static,

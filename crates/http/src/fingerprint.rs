@@ -15,6 +15,7 @@ use onlyonce_core::{Fingerprint, FingerprintBuilder, Fingerprinted, Rules, Secre
 
 use crate::limits::Held;
 use crate::multipart;
+use crate::route::Route;
 use crate::rules::BodyMode;
 
 pub use rules::FingerprintRules;
@@ -24,9 +25,9 @@ pub use rules::FingerprintRules;
 /// The engine looks at it to compare it; the work takes the head out to run it; if the work never began, the layer takes
 /// it back.
 pub(crate) struct Asked {
-    secret: Secret,
+    route: Arc<Route>,
     fingerprint: Fingerprint,
-    head: Mutex<Option<Parts>>,
+    head: Mutex<Option<Box<Parts>>>,
     pub(crate) body: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
     /// The body takes up room for as long as this lives.
@@ -35,26 +36,25 @@ pub(crate) struct Asked {
 
 impl Asked {
     pub(crate) fn new(
-        secret: &Secret,
-        rules: &FingerprintRules,
-        head: Parts,
+        route: &Arc<Route>,
+        head: Box<Parts>,
         body: Bytes,
         trailers: Option<HeaderMap>,
         held: Held,
     ) -> Arc<Self> {
-        let fingerprint = look(secret, rules, &head, &body);
-        let (secret, head) = (secret.clone(), Mutex::new(Some(head)));
-        Arc::new(Self { secret, fingerprint, head, body, trailers, _held: held })
+        let fingerprint = look(route.engine.secret(), &route.fingerprint, &head, &body);
+        let (route, head) = (Arc::clone(route), Mutex::new(Some(head)));
+        Arc::new(Self { route, fingerprint, head, body, trailers, _held: held })
     }
 
     /// The head, once: whoever gets it may run the request.
-    pub(crate) fn take(&self) -> Option<Parts> {
+    pub(crate) fn take(&self) -> Option<Box<Parts>> {
         self.head.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// A copy of the head, for a question about the request; `None` once it runs.
     pub(crate) fn head(&self) -> Option<Parts> {
-        self.head.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.head.lock().unwrap_or_else(PoisonError::into_inner).as_deref().cloned()
     }
 }
 
@@ -66,7 +66,7 @@ impl Fingerprinted for Asked {
     fn fingerprint_by(&self, rules: &Rules) -> Option<Fingerprint> {
         let rules = FingerprintRules::read(rules)?;
         let head = self.head.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(look(&self.secret, &rules, head.as_ref()?, &self.body))
+        Some(look(self.route.engine.secret(), &rules, head.as_ref()?, &self.body))
     }
 }
 

@@ -92,6 +92,10 @@ pub fn key_in_body(body: &Bytes, pointer: &str) -> Result<Option<Key>, NoKey> {
 
 /// How long the caller would like to wait (`Prefer: wait=N`, RFC 7240). The first one counts.
 pub fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
+    // Few say so, and one look at each name costs less than a search.
+    if !headers.keys().any(|name| *name == PREFER) {
+        return None;
+    }
     headers
         .get_all(PREFER)
         .iter()

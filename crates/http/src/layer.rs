@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) tokens: Option<Arc<dyn TokenVerifier>>,
     pub(crate) errors_url: Option<Box<str>>,
     pub(crate) room: Arc<Room>,
+    /// Whether what is known is left in extensions.
+    pub(crate) extends: bool,
 }
 
 /// What routes are made of, beside their rules.
@@ -105,6 +107,7 @@ impl OnceLayer {
             tokens: None,
             errors_url: None,
             buffered_bytes_max: BUFFERED_BYTES_MAX,
+            extends: true,
         }
     }
 
@@ -242,6 +245,7 @@ pub struct LayerBuilder {
     tokens: Option<Arc<dyn TokenVerifier>>,
     errors_url: Option<Box<str>>,
     buffered_bytes_max: u64,
+    extends: bool,
 }
 
 impl LayerBuilder {
@@ -294,6 +298,16 @@ impl LayerBuilder {
         self
     }
 
+    /// Whether what is known is left in extensions: the grant in those of a request, as [`Execution`], and how it was
+    /// answered in those of the answer, as [`Answered`]. Default yes; who looks at neither saves some time.
+    ///
+    /// [`Execution`]: onlyonce_core::Execution
+    /// [`Answered`]: crate::Answered
+    pub const fn extensions(mut self, yes: bool) -> Self {
+        self.extends = yes;
+        self
+    }
+
     /// Makes the rules ready, and the layer.
     pub fn build(self) -> Result<OnceLayer, RulesError> {
         let ground = Ground {
@@ -316,6 +330,7 @@ impl LayerBuilder {
                 tokens: self.tokens,
                 errors_url: self.errors_url,
                 room: Room::new(self.buffered_bytes_max),
+                extends: self.extends,
             }),
         })
     }

@@ -2,7 +2,6 @@
 
 mod room;
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -11,6 +10,8 @@ use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use onlyonce_core::{BoxError, Clock};
 
+use crate::body::Body;
+
 pub(crate) use room::{Held, Room};
 
 /// The most chunks that are kept as they came. A body in many small ones would take more for their heads than for their
@@ -18,13 +19,13 @@ pub(crate) use room::{Held, Room};
 const CHUNKS_MAX: usize = 64;
 
 /// What came of reading a body.
-pub(crate) enum Read<B> {
+pub(crate) enum Read {
     /// All of it.
     Whole { bytes: Bytes, trailers: Option<HeaderMap> },
     /// It is larger than may be held, or does not end: what was read, and the rest.
-    Unbounded { front: Vec<Bytes>, rest: B },
+    Unbounded { front: Vec<Bytes>, rest: Body },
     /// There is no room for more of it beside all others: what was read, and the rest.
-    NoRoom { front: Vec<Bytes>, rest: B },
+    NoRoom { front: Vec<Bytes>, rest: Body },
     /// It broke off.
     Broken(BoxError),
 }
@@ -46,12 +47,21 @@ struct Chunks {
     trailers: Option<HeaderMap>,
 }
 
+/// What [`read`] and [`read_within`] say of a body that is all here, without waiting for anything. `Err` is one that is not.
+pub(crate) fn read_now(body: Body, bytes_max: u64, held: Option<&mut Held>) -> Result<Read, Body> {
+    let (bytes, trailers) = body.into_whole()?;
+    let len = bytes.len() as u64;
+    if len > bytes_max {
+        return Ok(Read::Unbounded { front: Vec::new(), rest: Body::whole(bytes, trailers) });
+    }
+    if len > 0 && !held.is_none_or(|held| held.take(len)) {
+        return Ok(Read::NoRoom { front: Vec::new(), rest: Body::whole(bytes, trailers) });
+    }
+    Ok(Read::Whole { bytes, trailers })
+}
+
 /// Reads `body` as long as it has no more than `bytes_max` bytes, and there is room for them.
-pub(crate) async fn read<B>(mut body: B, bytes_max: u64, held: &mut Held) -> Read<B>
-where
-    B: HttpBody<Data = Bytes> + Unpin,
-    B::Error: Into<BoxError>,
-{
+pub(crate) async fn read(mut body: Body, bytes_max: u64, held: &mut Held) -> Read {
     let mut chunks = Chunks::default();
     if body.size_hint().lower() > bytes_max {
         return Read::Unbounded { front: Vec::new(), rest: body };
@@ -61,16 +71,7 @@ where
 }
 
 /// The same, and only for as long as `within`: what does not end by then is taken for endless.
-pub(crate) async fn read_within<B>(
-    mut body: B,
-    bytes_max: u64,
-    within: Duration,
-    clock: &dyn Clock,
-) -> Read<B>
-where
-    B: HttpBody<Data = Bytes> + Unpin,
-    B::Error: Into<BoxError>,
-{
+pub(crate) async fn read_within(mut body: Body, bytes_max: u64, within: Duration, clock: &dyn Clock) -> Read {
     let mut chunks = Chunks::default();
     if body.size_hint().lower() > bytes_max {
         return Read::Unbounded { front: Vec::new(), rest: body };
@@ -87,18 +88,14 @@ where
 impl Chunks {
     /// Reads to the end, or until there is more than may be kept. Nothing that was read is lost when the future is
     /// dropped.
-    async fn fill<B>(
+    async fn fill(
         &mut self,
-        body: &mut B,
+        body: &mut Body,
         bytes_max: u64,
         mut held: Option<&mut Held>,
-    ) -> Result<Filled, BoxError>
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-        B::Error: Into<BoxError>,
-    {
-        while let Some(frame) = Pin::new(&mut *body).frame().await {
-            match frame.map_err(Into::into)?.into_data() {
+    ) -> Result<Filled, BoxError> {
+        while let Some(frame) = body.frame().await {
+            match frame?.into_data() {
                 Ok(bytes) if bytes.is_empty() => {}
                 Ok(bytes) => {
                     let len = bytes.len() as u64;
@@ -125,7 +122,7 @@ impl Chunks {
         }
     }
 
-    fn read<B>(self, filled: Result<Filled, BoxError>, rest: B) -> Read<B> {
+    fn read(self, filled: Result<Filled, BoxError>, rest: Body) -> Read {
         match filled {
             Ok(Filled::ToTheEnd) => self.whole(),
             Ok(Filled::TooLarge) => Read::Unbounded { front: self.front(), rest },
@@ -142,7 +139,7 @@ impl Chunks {
         front
     }
 
-    fn whole<B>(mut self) -> Read<B> {
+    fn whole(mut self) -> Read {
         let trailers = self.trailers.take();
         let mut front = self.front();
         let bytes = match front.len() {
@@ -164,7 +161,6 @@ impl Chunks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::Body;
 
     fn in_chunks(bytes: &[u8], size: usize) -> Body {
         let chunks = bytes.chunks(size).map(Bytes::copy_from_slice).collect();
@@ -201,5 +197,28 @@ mod tests {
             let all = Body::prefixed(front, rest).collect().await.unwrap().to_bytes();
             assert_eq!(all, bytes);
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_all_here_is_read_at_once_and_to_the_same_end() {
+        let trailers = HeaderMap::from_iter([(http::header::ETAG, http::HeaderValue::from_static("x"))]);
+        let named = |read: &Read| match read {
+            Read::Whole { bytes, trailers } => ("whole", bytes.len(), trailers.is_some()),
+            Read::Unbounded { .. } => ("unbounded", 0, false),
+            Read::NoRoom { .. } => ("no room", 0, false),
+            Read::Broken(_) => ("broken", 0, false),
+        };
+        for (len, bytes_max, room_max) in [(0, 0, 0), (5, 5, 5), (6, 5, 9), (6, 6, 5), (0, 5, 5)] {
+            for trailers in [None, Some(trailers.clone())] {
+                let body = || Body::whole(vec![b'x'; len].into(), trailers.clone());
+                let (one, two) = (Room::new(room_max), Room::new(room_max));
+                let (mut held, mut held_too) = (one.place(), two.place());
+                let at_once = read_now(body(), bytes_max, Some(&mut held)).unwrap();
+                let waited_for = read(body(), bytes_max, &mut held_too).await;
+                assert_eq!(named(&at_once), named(&waited_for), "{len} of {bytes_max} and {room_max}");
+                assert_eq!(one.held(), two.held(), "{len} of {bytes_max} and {room_max}");
+            }
+        }
+        assert!(read_now(in_chunks(b"coming", 2), 9, None).is_err());
     }
 }

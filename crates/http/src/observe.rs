@@ -149,7 +149,8 @@ impl Observer for Traced {
     }
 }
 
-/// How a protected request was answered. It is in the extensions of the response, for access logs.
+/// How a protected request was answered. It is in the extensions of the response, for access logs, unless the layer was
+/// told to leave nothing there ([`LayerBuilder::extensions`](crate::LayerBuilder::extensions)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answered {
     /// How.

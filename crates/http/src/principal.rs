@@ -107,9 +107,8 @@ pub(crate) fn shown(rule: &PrincipalRule, shown: Option<&str>) -> Principal {
     }
 }
 
-/// Whether a retry may come with another credential, because this one is a JWT that is refreshed now and then.
-pub(crate) fn looks_like_jwt(headers: &HeaderMap) -> bool {
-    let line = headers.get(AUTHORIZATION).map(http::HeaderValue::as_bytes).unwrap_or_default();
+/// Whether a retry may come with another credential than this `line`, because it is a JWT that is refreshed now and then.
+pub(crate) fn looks_like_jwt(line: &[u8]) -> bool {
     bearer(line)
         .is_some_and(|token| token.starts_with(b"eyJ") && token.split(|byte| *byte == b'.').count() == 3)
 }

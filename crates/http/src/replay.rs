@@ -71,7 +71,9 @@ pub(crate) fn mark(route: &Route, response: &mut Response<Body>, is_replay: bool
             (IDEMPOTENCY_REPLAYED, IDEMPOTENT_REPLAYED, Some("false"))
         }
     };
-    headers.remove(theirs);
+    if headers.keys().any(|name| *name == theirs) {
+        headers.remove(theirs);
+    }
     match said {
         Some(said) => headers.insert(ours, HeaderValue::from_static(said)),
         None => headers.remove(ours),

@@ -81,7 +81,8 @@ where
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
         let protect = Protect::new(Arc::clone(&self.shared), route, inner, request.headers());
-        OnceFuture::protected(Box::pin(protect.answer(key, request.map(Body::new))))
+        let (head, body) = request.map(Body::new).into_parts();
+        OnceFuture::protected(Box::pin(protect.answer(key, Box::new(head), body)))
     }
 }
 

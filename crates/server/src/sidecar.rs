@@ -314,6 +314,9 @@ fn layer(
     // In place: what waits for an answer is a connection, and the work is an exchange with the upstream.
     let mut builder =
         ruled(config, engine.in_place(), acknowledging)?.buffered_bytes_max(settings.buffered_bytes_max);
+    // Read only by traces, and by the log when it is to tell of every request: as it is set up now, at the start.
+    let is_logged = tracing::enabled!(target: "onlyonce_server::stack", tracing::Level::DEBUG);
+    builder = builder.extensions(settings.otlp.traces.is_some() || is_logged);
     if let Some(url) = &settings.auth_url {
         let auth = AuthUrl::new(url, settings).map_err(StartError::Upstream)?;
         builder = builder.before_replay(Arc::new(auth));

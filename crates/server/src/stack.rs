@@ -16,6 +16,7 @@ mod peer;
 mod tunnel;
 
 use std::convert::Infallible;
+use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -66,22 +67,26 @@ impl Front {
     }
 }
 
+type Answering = Pin<Box<dyn Future<Output = Result<Response<OnItsWay<Body>>, Infallible>> + Send>>;
+
 impl Shared {
-    async fn handle(
+    /// Answers a request. All that can be done with it at once is done at once: a future that carries it is a large one.
+    fn handle(
         self: Arc<Self>,
         mut once: OnceService<Upstream>,
         request: Request<Received>,
         connection: Arc<Connection>,
-    ) -> Result<Response<OnItsWay<Body>>, Infallible> {
+    ) -> Answering {
         let in_hand = connection.request();
         if let Some(refusal) = judge::judge(&request, &self.upstream) {
-            return Ok(refusal.map(|body| OnItsWay::new(body, in_hand)));
+            return Box::pin(ready(Ok(refusal.map(|body| OnItsWay::new(body, in_hand)))));
         }
         if let Some(protocol) = tunnel::protocol(&request) {
-            // Boxed: it is seldom, and every other request would carry its room.
-            let opening =
-                self.tunnels.open(&self.upstream, request, protocol, connection, in_hand, self.pace);
-            return Ok(Box::pin(opening).await);
+            return Box::pin(async move {
+                let opening =
+                    self.tunnels.open(&self.upstream, request, protocol, connection, in_hand, self.pace);
+                Ok(opening.await)
+            });
         }
         let mut request = request.map(|body| match body.into_whole() {
             Ok(bytes) => Body::from(bytes),
@@ -90,25 +95,31 @@ impl Shared {
         if let Some(identity) = peer::identity(&connection) {
             request.extensions_mut().insert(identity);
         }
-        let Ok(response) = once.call(request).await;
-        note(&response);
-        Ok(response.map(|body| OnItsWay::new(body, in_hand)))
+        let answering = once.call(request);
+        Box::pin(async move {
+            let Ok(response) = answering.await;
+            note(&response);
+            Ok(response.map(|body| OnItsWay::new(body, in_hand)))
+        })
     }
-}
 
-/// The same with a span around it.
-async fn traced(
-    front: Arc<Shared>,
-    (traces, routes): (Arc<Traces>, Handle),
-    once: OnceService<Upstream>,
-    mut request: Request<Received>,
-    connection: Arc<Connection>,
-) -> Result<Response<OnItsWay<Body>>, Infallible> {
-    let route = routes.route_name(request.uri().path());
-    let asked = traces.asked(&mut request, Some(&*route));
-    let Ok(response) = front.handle(once, request, connection).await;
-    asked.answered(&response);
-    Ok(response)
+    /// The same with a span around it.
+    fn handle_traced(
+        self: Arc<Self>,
+        (traces, routes): (Arc<Traces>, Handle),
+        once: OnceService<Upstream>,
+        mut request: Request<Received>,
+        connection: Arc<Connection>,
+    ) -> Answering {
+        let route = routes.route_name(request.uri().path());
+        let asked = traces.asked(&mut request, Some(&*route));
+        let answering = self.handle(once, request, connection);
+        Box::pin(async move {
+            let Ok(response) = answering.await;
+            asked.answered(&response);
+            Ok(response)
+        })
+    }
 }
 
 /// One line for each protected request, for whoever turns debugging on. Never a key: eight digits of the id.
@@ -145,14 +156,14 @@ pub(crate) struct FrontService {
 impl hyper::service::Service<Request<Received>> for FrontService {
     type Response = Response<OnItsWay<Body>>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future = Answering;
 
-    fn call(&self, request: Request<Received>) -> Self::Future {
+    fn call(&self, request: Request<Received>) -> Answering {
         let front = Arc::clone(&self.front.0);
         let (once, connection) = (self.once.clone(), Arc::clone(&self.connection));
         match front.traces.clone() {
-            None => Box::pin(front.handle(once, request, connection)),
-            Some(traces) => Box::pin(traced(front, traces, once, request, connection)),
+            None => front.handle(once, request, connection),
+            Some(traces) => front.handle_traced(traces, once, request, connection),
         }
     }
 }

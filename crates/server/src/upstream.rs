@@ -41,8 +41,8 @@ pub(crate) use connect::Connector;
 pub(crate) use refuse::refuse;
 pub(crate) use via::Pseudonym;
 
-/// A request as the upstream is to see it, and its span where it is traced.
-type Prepared = (Request<Body>, Option<Box<Sent>>);
+/// A request as the upstream is to see it, and its span where it is traced. Boxed, because futures that carry it are moved.
+type Prepared = (Box<Request<Body>>, Option<Box<Sent>>);
 
 /// The protected service. Cheap to clone.
 #[derive(Clone)]
@@ -113,7 +113,7 @@ impl Upstream {
     ) -> Result<Response<Incoming>, Box<Response<Body>>> {
         let shared = &*self.shared;
         let (request, _sent) = shared.prepare(request, self.client.as_deref(), Some(protocol))?;
-        match tokio::time::timeout(shared.within, shared.client.request(request)).await {
+        match tokio::time::timeout(shared.within, shared.client.request(*request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) if is_broken_off(&error) => Err(Box::new(broken_off())),
             Ok(Err(error)) => Err(Box::new(no_answer(sent_nothing(&error), &error))),
@@ -129,7 +129,7 @@ impl Upstream {
 
 impl Shared {
     /// Sends the request, once.
-    async fn dispatch(self: Arc<Self>, request: Request<Body>) -> Result<Response<Body>, Infallible> {
+    async fn dispatch(self: Arc<Self>, request: Box<Request<Body>>) -> Result<Response<Body>, Infallible> {
         let Some(pool) = &self.pool else { return Ok(self.dispatch_by_client(request).await) };
         Ok(match pool.send(request, self.within).await {
             Ok(response) => of_our_hop(response.map(|answer| match answer {
@@ -145,7 +145,7 @@ impl Shared {
     /// The same within a span.
     async fn dispatch_within(
         self: Arc<Self>,
-        request: Request<Body>,
+        request: Box<Request<Body>>,
         sent: Box<Sent>,
     ) -> Result<Response<Body>, Infallible> {
         let Ok(response) = self.dispatch(request).await;
@@ -156,10 +156,10 @@ impl Shared {
     // Boxed: it is the other way, and every request of the usual one would carry its room.
     fn dispatch_by_client(
         &self,
-        request: Request<Body>,
+        request: Box<Request<Body>>,
     ) -> Pin<Box<dyn Future<Output = Response<Body>> + Send + '_>> {
         Box::pin(async move {
-            match tokio::time::timeout(self.within, self.client.request(request)).await {
+            match tokio::time::timeout(self.within, self.client.request(*request)).await {
                 Ok(Ok(response)) => of_our_hop(response.map(|body| self.paced(body))),
                 Ok(Err(error)) if is_broken_off(&error) => broken_off(),
                 Ok(Err(error)) => no_answer(sent_nothing(&error), &error),
@@ -212,7 +212,7 @@ impl Shared {
         parts.version = Version::HTTP_11;
         // What only this process is to know stays here.
         parts.extensions.clear();
-        Ok((Request::from_parts(parts, body), sent))
+        Ok((Box::new(Request::from_parts(parts, body)), sent))
     }
 
     fn target(&self, path: Option<&PathAndQuery>, is_pooled: bool) -> Result<Uri, http::Error> {

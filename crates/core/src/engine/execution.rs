@@ -5,6 +5,7 @@
 
 mod finish;
 mod handle;
+mod lost;
 mod step;
 
 use std::future::{Future, poll_fn};
@@ -14,44 +15,43 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::heartbeat::Heartbeat;
 use super::quota::Place;
-use super::{Cut, Ending, Engine, EngineError, Next, Request};
+use super::{Cut, Ending, Engine, ReplyTo, Request};
 use crate::clock::Timestamp;
 use crate::decision::{self, Finish, Stop};
-use crate::record::Step;
 use crate::transition::{Claim, Grant, Token};
 
+use handle::Known;
 pub use handle::{Execution, MemoError};
 pub use step::{DURABLE_NAME_CHARS_MAX, StepError};
 
 /// One attempt at an operation, from its grant to its ending.
 pub(super) struct Attempt {
     engine: Engine,
-    request: Arc<Request>,
-    claim: Claim,
     token: Token,
     attempt: u32,
-    steps: Vec<Step>,
     heartbeat: Heartbeat,
-    /// Tells work that cannot be stopped that it should.
-    lost: CancellationToken,
+    /// What the work knows of the grant.
+    known: Arc<Known>,
     /// The principal's, where principals are limited.
     place: Option<Place>,
 }
 
-type ReplyTo<R, W> = oneshot::Sender<Result<Next<R, W>, EngineError>>;
+/// What is to be done.
+pub(super) struct Asked {
+    pub(super) request: Arc<Request>,
+    /// What it looks like.
+    pub(super) fingerprint: [u8; 32],
+}
 
 impl Attempt {
     pub(super) fn new(
         engine: Engine,
-        request: Arc<Request>,
-        claim: Claim,
+        claim: &Claim,
         grant: Grant,
         claimed_at: Timestamp,
         place: Option<Place>,
@@ -60,45 +60,60 @@ impl Attempt {
         let heartbeat = Heartbeat::new(Arc::clone(&engine.shared), token, engine.terms.lease, claimed_at);
         Self {
             engine,
-            request,
-            claim,
             token,
             attempt: grant.attempt,
-            steps: grant.steps,
             heartbeat,
-            lost: CancellationToken::new(),
+            known: Arc::new(Known::new(grant.steps)),
             place,
         }
     }
 
     /// Runs the work and ends the grant. The reply may be sent before the end is on record (see `finish`).
-    pub(super) async fn run<R, W, F>(mut self, work: W, reply: ReplyTo<R, W>)
+    ///
+    /// Not `async` itself: what such a function is given has its place in the future twice.
+    pub(super) fn run<R, W, F>(
+        mut self,
+        asked: Asked,
+        work: W,
+        reply: ReplyTo<R, W>,
+    ) -> impl Future<Output = ()> + Send
     where
         R: Send + 'static,
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Ending<R>> + Send + 'static,
     {
-        if self.heartbeat.is_over() {
-            // The grant was on its way for too long. Nothing was started, so it is given back.
-            return Box::pin(self.give_back(reply)).await;
+        let running = (!self.heartbeat.is_over()).then(|| self.start(asked, work));
+        async move {
+            let Some(running) = running else {
+                // The grant was on its way for too long. Nothing was started, so it is given back.
+                return Box::pin(self.give_back(reply)).await;
+            };
+            match decision::finish(self.watch_over(running).await) {
+                Finish::Complete { outcome, retention, value } => {
+                    self.complete(outcome, retention, value, reply).await;
+                }
+                Finish::Release { keep_fingerprint, value } => {
+                    Box::pin(self.release(keep_fingerprint, value, reply)).await;
+                }
+                Finish::Abandon { value } => Box::pin(self.abandon(value, reply)).await,
+            }
         }
-        let execution = Execution::new(&self);
+    }
+
+    fn start<R, W, F>(&self, asked: Asked, work: W) -> Running<R, F>
+    where
+        R: Send + 'static,
+        W: FnOnce(Execution) -> F + Send + 'static,
+        F: Future<Output = Ending<R>> + Send + 'static,
+    {
+        let execution = Execution::new(self, asked);
+        if self.engine.in_place {
+            // A panic stays in there.
+            let working = catch_unwind(AssertUnwindSafe(|| Box::pin(work(execution))));
+            return working.map_or(Running::Not(Cut::Panicked), Running::Here);
+        }
         let working = Box::pin(async move { work(execution).await });
-        let running = if self.engine.in_place {
-            Running::Here(Some(working))
-        } else {
-            Running::Apart(AbortOnDrop(self.engine.shared.tasks.spawn(working.in_current_span())))
-        };
-        let stop = self.watch_over(running).await;
-        match decision::finish(stop) {
-            Finish::Complete { outcome, retention, value } => {
-                self.complete(outcome, retention, value, reply).await;
-            }
-            Finish::Release { keep_fingerprint, value } => {
-                Box::pin(self.release(keep_fingerprint, value, reply)).await;
-            }
-            Finish::Abandon { value } => Box::pin(self.abandon(value, reply)).await,
-        }
+        Running::Apart(AbortOnDrop(self.engine.shared.tasks.spawn(working.in_current_span())))
     }
 
     async fn watch_over<R, F>(&mut self, mut running: Running<R, F>) -> Stop<R>
@@ -115,7 +130,8 @@ impl Attempt {
             () = shared.aborting.cancelled() => (Stop::Cut(Cut::ShutDown), shared.clock.now() + ABORT_WITHIN),
         };
         // The grant is not given up while the work may still be at it: that is what the margin of the lease is for.
-        self.lost.cancel();
+        // Work that cannot be stopped is told that it should.
+        self.known.lost.say();
         running.stop();
         let left = shared.clock.now().until(wait_until);
         tokio::select! {
@@ -133,8 +149,10 @@ const ABORT_WITHIN: Duration = Duration::from_secs(1);
 enum Running<R, F> {
     /// On a task of its own: work that blocks its thread must not starve the heartbeat, and a panic stays in there.
     Apart(AbortOnDrop<Ending<R>>),
-    /// On the task of its attempt. `None` once it was stopped.
-    Here(Option<Pin<Box<F>>>),
+    /// On the task of its attempt.
+    Here(Pin<Box<F>>),
+    /// No longer, and why.
+    Not(Cut),
 }
 
 impl<R, F: Future<Output = Ending<R>>> Running<R, F> {
@@ -142,9 +160,9 @@ impl<R, F: Future<Output = Ending<R>>> Running<R, F> {
     async fn ended(&mut self) -> Result<Ending<R>, Cut> {
         poll_fn(|cx| match self {
             Self::Apart(task) => Pin::new(&mut task.0).poll(cx).map_err(|error| cut_of(&error)),
-            Self::Here(None) => Poll::Ready(Err(Cut::ShutDown)),
+            Self::Not(cut) => Poll::Ready(Err(*cut)),
             // A panic stays in there.
-            Self::Here(Some(work)) => match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+            Self::Here(work) => match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
                 Ok(step) => step.map(Ok),
                 Err(_) => Poll::Ready(Err(Cut::Panicked)),
             },
@@ -155,7 +173,8 @@ impl<R, F: Future<Output = Ending<R>>> Running<R, F> {
     fn stop(&mut self) {
         match self {
             Self::Apart(task) => task.0.abort(),
-            Self::Here(work) => *work = None,
+            Self::Here(_) => *self = Self::Not(Cut::ShutDown),
+            Self::Not(_) => {}
         }
     }
 }

@@ -52,12 +52,13 @@ impl Heartbeat {
         let soon = interval / RENEWALS_PER_LEASE;
         let mut next = self.renewed_at + interval;
         loop {
+            // Most attempts end before this does, and never ask for the time.
+            self.wake_at(next.min(self.deadline)).await;
             let now = self.shared.clock.now();
             if now >= self.deadline {
                 break;
             }
             if now < next {
-                self.wake_at(next.min(self.deadline)).await;
                 continue;
             }
             // ORDER: the deadline counts from before the renewal is sent.

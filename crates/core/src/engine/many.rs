@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::quota::Place;
 use super::shared::Backoff;
-use super::{Claimed, Conflict, Ending, Engine, EngineError, Execution, Next, Reply, Request};
+use super::{Claimed, Conflict, Ending, Engine, EngineError, Execution, Next, Reply, ReplyTo, Request};
 use crate::clock::Timestamp;
 use crate::error::MisuseError;
 use crate::record::{Fence, Owner};
@@ -39,7 +39,7 @@ impl<R> fmt::Debug for Performing<R> {
 struct Asking<R, W> {
     request: Arc<Request>,
     work: W,
-    reply: oneshot::Sender<Result<Next<R, W>, EngineError>>,
+    reply: ReplyTo<R, W>,
 }
 
 impl Engine {
@@ -130,7 +130,12 @@ impl Engine {
                 }
                 Ok(answer) => {
                     let claimed = Claimed { claim, answer, claimed_at, place };
-                    self.shared.tasks.spawn(engine.follow(request, work, claimed, 1, reply));
+                    // Each on its own task from here on: what panics is none of the others' business.
+                    self.shared.tasks.spawn(async move {
+                        if let Some(rest) = engine.follow(request, work, claimed, 1, reply) {
+                            rest.await;
+                        }
+                    });
                 }
                 Err(error) => drop(reply.send(Err(error.into()))),
             }

@@ -155,10 +155,19 @@ impl Engine {
         request: &Request,
         now: Timestamp,
     ) -> Result<Result<Option<Place>, Conflict>, EngineError> {
-        let (shared, quota) = (&self.shared, &self.policy.quota);
-        if quota.is_unlimited() {
+        if self.policy.quota.is_unlimited() {
             return Ok(Ok(None));
         }
+        // Boxed: where nothing is limited, every request would carry its room.
+        Box::pin(self.enter_limited(request, now)).await
+    }
+
+    async fn enter_limited(
+        &self,
+        request: &Request,
+        now: Timestamp,
+    ) -> Result<Result<Option<Place>, Conflict>, EngineError> {
+        let (shared, quota) = (&self.shared, &self.policy.quota);
         let tag = ScopeTag::of(&request.id);
         let mut entered = shared.tallies.enter(tag, quota, now, false);
         if let Err(Full::Kept(_)) = entered {

@@ -248,7 +248,8 @@ impl Engine {
             && let Some(fingerprint) = request.fingerprint.fingerprint_by(rules)
         {
             claim.fingerprint = fingerprint;
-            answer = self.claim_surely(&claim, claimed_at).await?;
+            // Boxed: seldom needed.
+            answer = Box::pin(self.claim_surely(&claim, claimed_at)).await?;
         }
         Ok((claim, answer))
     }

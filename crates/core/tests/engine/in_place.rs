@@ -1,5 +1,6 @@
 //! Work on the caller's own task: everything that holds for work on a task of its own holds here too.
 
+use std::future::Ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,6 +88,20 @@ fn a_panic_abandons_and_does_not_reach_the_caller() {
         assert!(matches!(conflict(panicked), Conflict::OutcomeUnknown { .. }));
         assert!(stage.seen.has(Event::Abandoned) && !stage.seen.has(Event::Released));
         assert_eq!(stage.effects(), 1);
+    });
+}
+
+#[test]
+fn a_panic_before_there_is_a_future_is_one_of_the_work_too() {
+    run(async {
+        for mut stage in [stage().await, Stage::new(policy()).await] {
+            let panicked = stage.call_with(|_| -> Ready<_> { panic!("work panics on purpose") }).await;
+            assert!(matches!(conflict(panicked), Conflict::OutcomeUnknown { .. }));
+            assert!(stage.seen.has(Event::Abandoned) && !stage.seen.has(Event::Released));
+            stage.engine = stage.engine.in_place();
+            assert!(matches!(conflict(stage.call(1).await), Conflict::OutcomeUnknown { .. }));
+            assert_eq!(stage.effects(), 1);
+        }
     });
 }
 

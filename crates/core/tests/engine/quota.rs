@@ -1,10 +1,16 @@
 //! What one principal may use: refused before a claim, freed when it is over, and never at another's cost.
 
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::{Conflict, Event, Failure, Key, Principal, Quota, Retention, Run, Scope, ScopedKey};
+use onlyonce_core::{
+    BoxError, Conflict, Event, Failure, Found, Key, Principal, Question, Quota, RecoveryHook, Retention, Run,
+    Scope, ScopedKey, UnknownPolicy,
+};
 use onlyonce_testkit::fault::Operation;
 use onlyonce_testkit::{Fault, run};
+use tokio::sync::Notify;
 
 use crate::stage::{Answer, Stage, conflict, done, policy};
 
@@ -62,6 +68,47 @@ fn a_place_is_given_back_however_the_attempt_ends() {
             "a replay takes a place and gives it back"
         );
         assert_eq!(done(call(&stage, &of("alice", "k")).await), (1, true));
+    });
+}
+
+/// A hook that is asked, and answers when it may.
+#[derive(Debug, Default)]
+struct Waits {
+    asked: Notify,
+    may_answer: Notify,
+}
+
+impl RecoveryHook for Waits {
+    fn find_out<'a>(
+        &'a self,
+        _: &'a Question,
+    ) -> Pin<Box<dyn Future<Output = Result<Found, BoxError>> + Send + 'a>> {
+        Box::pin(async move {
+            self.asked.notify_one();
+            self.may_answer.notified().await;
+            Ok(Found::Unknown)
+        })
+    }
+}
+
+#[test]
+fn who_finds_out_what_happened_has_a_place_meanwhile() {
+    run(async {
+        let quota = Quota { in_flight_max: Some(1), ..Quota::default() };
+        let hook = Arc::new(Waits::default());
+        let query = policy().unknown(UnknownPolicy::Query).quota(quota);
+        let stage = Arc::new(Stage::with_hook(query, Some(hook.clone())).await);
+        let panicked = stage.call_with(|_| async { panic!("on purpose") }).await;
+        assert!(matches!(conflict(panicked), Conflict::OutcomeUnknown { .. }));
+        let asking = tokio::spawn({
+            let stage = stage.clone();
+            async move { stage.call(1).await }
+        });
+        hook.asked.notified().await;
+        assert!(is_over_quota(&call(&stage, &of("alice", "other")).await));
+        hook.may_answer.notify_one();
+        assert!(matches!(conflict(asking.await.unwrap()), Conflict::OutcomeUnknown { .. }));
+        assert_eq!(done(call(&stage, &of("alice", "other")).await), (1, false));
     });
 }
 

@@ -1,5 +1,8 @@
 //! From what the application did to how its grant ends. The answer is kept before its first byte leaves.
 
+use std::pin::Pin;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::response::Parts;
@@ -10,7 +13,7 @@ use onlyonce_core::{BoxError, Ending, Outcome, Retention, Tombstone};
 use crate::body::Body;
 use crate::classify::{Steer, Steering, keeps_fingerprint};
 use crate::dispatch::Dispatch;
-use crate::limits::{Read, read_within};
+use crate::limits::{Read, read_now, read_within};
 use crate::problem::grpc_status;
 use crate::route::Route;
 use crate::rules::{Retain, Verdict};
@@ -27,59 +30,73 @@ pub(super) enum Made {
     Nothing(Dispatch),
 }
 
+/// How a grant ends, and what its caller gets: boxed, because it passes through many hands.
+pub(super) type Ended = Ending<Box<Made>>;
+
+/// The ending that an answer makes.
+pub(super) enum Ends {
+    /// It is known.
+    Now(Ended),
+    /// The answer's body is still to come.
+    Later(Pin<Box<dyn Future<Output = Ended> + Send>>),
+}
+
+impl Ends {
+    /// The ending, once it is known.
+    pub(super) async fn ended(self) -> Ended {
+        match self {
+            Self::Now(ended) => ended,
+            Self::Later(ending) => ending.await,
+        }
+    }
+}
+
 /// How a dispatch without an answer ends.
-pub(super) fn without_answer(dispatch: Dispatch) -> Ending<Made> {
+pub(super) fn without_answer(dispatch: Dispatch) -> Ended {
+    let value = Box::new(Made::Nothing(dispatch));
     match dispatch {
-        Dispatch::NothingSent => Ending::Release { value: Made::Nothing(dispatch), keep_fingerprint: true },
-        Dispatch::TimedOut | Dispatch::NoAnswer => Ending::Abandon { value: Made::Nothing(dispatch) },
+        Dispatch::NothingSent => Ending::Release { value, keep_fingerprint: true },
+        Dispatch::TimedOut | Dispatch::NoAnswer => Ending::Abandon { value },
     }
 }
 
 /// How an answer ends its grant. `trace` is the one it was made in.
-pub(super) async fn of_answer<R>(
-    route: &Route,
-    response: Response<R>,
-    trace: Option<TraceContext>,
-) -> Ending<Made>
+pub(super) fn of_answer<R>(route: &Arc<Route>, response: Response<R>, trace: Option<TraceContext>) -> Ends
 where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let (mut head, body) = response.into_parts();
+    let (mut head, body) = response.map(Body::new).into_parts();
     if let Some(dispatch) = head.extensions.remove::<Dispatch>() {
-        return without_answer(dispatch);
+        return Ends::Now(without_answer(dispatch));
     }
     let steering = Steering::take(&mut head.headers);
+    let answering = Answering { route, steering, trace };
+    let content_type = head.headers.get(CONTENT_TYPE);
     let verdict = match steering.outcome {
         Some(Steer::Discard) => {
-            let made = Answering { route, steering, trace }.answer(
-                head,
-                Body::new(body),
-                Some(Tombstone::Discarded),
-            );
-            return made;
+            return Ends::Now(answering.answer(head, body, Some(Tombstone::Discarded)));
         }
         Some(steer) => said(steer),
-        None => route.classes.of(status(&head, None)),
+        None => route.classes.of(status_of(&head, content_type, None)),
     };
-    let answering = Answering { route, steering, trace };
     if verdict != Verdict::Store {
         // What is not kept need not be read first.
-        return answering.end(verdict, head, Body::new(body));
+        return Ends::Now(answering.end(verdict, head, body));
     }
-    if is_stream(&head.headers) {
-        return answering.answer(head, Body::new(body), Some(Tombstone::TooLarge));
+    if content_type.is_some_and(is_stream) {
+        return Ends::Now(answering.answer(head, body, Some(Tombstone::TooLarge)));
     }
-    let clock = route.engine.clock();
-    let reading = read_within(Box::pin(body), route.response_bytes_max, route.response_within, &**clock);
-    match reading.await {
-        Read::Whole { bytes, trailers } => answering.whole(head, bytes, trailers),
-        Read::Unbounded { front, rest } | Read::NoRoom { front, rest } => {
-            answering.answer(head, Body::prefixed(front, rest), Some(Tombstone::TooLarge))
-        }
-        Read::Broken(error) => {
-            tracing::debug!(%error, "the application's answer broke off");
-            without_answer(Dispatch::NoAnswer)
+    match read_now(body, route.response_bytes_max, None) {
+        Ok(read) => Ends::Now(answering.read(head, read)),
+        Err(body) => {
+            let route = Arc::clone(route);
+            Ends::Later(Box::pin(async move {
+                let clock = route.engine.clock();
+                let reading = read_within(body, route.response_bytes_max, route.response_within, &**clock);
+                let read = reading.await;
+                Answering { route: &route, steering, trace }.read(head, read)
+            }))
         }
     }
 }
@@ -92,7 +109,20 @@ struct Answering<'r> {
 }
 
 impl Answering<'_> {
-    fn whole(self, head: Parts, bytes: Bytes, trailers: Option<HeaderMap>) -> Ending<Made> {
+    fn read(self, head: Parts, read: Read) -> Ended {
+        match read {
+            Read::Whole { bytes, trailers } => self.whole(head, bytes, trailers),
+            Read::Unbounded { front, rest } | Read::NoRoom { front, rest } => {
+                self.answer(head, Body::prefixed(front, rest), Some(Tombstone::TooLarge))
+            }
+            Read::Broken(error) => {
+                tracing::debug!(%error, "the application's answer broke off");
+                without_answer(Dispatch::NoAnswer)
+            }
+        }
+    }
+
+    fn whole(self, head: Parts, bytes: Bytes, trailers: Option<HeaderMap>) -> Ended {
         if is_cut_off(&head, bytes.len()) {
             return without_answer(Dispatch::NoAnswer);
         }
@@ -124,19 +154,13 @@ impl Answering<'_> {
     }
 
     /// Completes without a body on record.
-    fn answer(self, head: Parts, body: Body, why: Option<Tombstone>) -> Ending<Made> {
+    fn answer(self, head: Parts, body: Body, why: Option<Tombstone>) -> Ended {
         let tombstone = why.unwrap_or(Tombstone::Discarded);
         let outcome = Outcome::tombstone(snapshot::CONTENT_VERSION, tombstone);
         self.complete(outcome, head, body, why)
     }
 
-    fn complete(
-        self,
-        outcome: Outcome,
-        head: Parts,
-        body: Body,
-        not_kept: Option<Tombstone>,
-    ) -> Ending<Made> {
+    fn complete(self, outcome: Outcome, head: Parts, body: Body, not_kept: Option<Tombstone>) -> Ended {
         let retention: Option<Retention> = self.steering.retention;
         match outcome.with_head(snapshot::head(head.status, self.trace)) {
             Ok(outcome) => Ending::Complete { value: self.made(head, body, not_kept), outcome, retention },
@@ -145,7 +169,7 @@ impl Answering<'_> {
         }
     }
 
-    fn end(self, verdict: Verdict, head: Parts, body: Body) -> Ending<Made> {
+    fn end(self, verdict: Verdict, head: Parts, body: Body) -> Ended {
         match verdict {
             Verdict::Release => {
                 let keep_fingerprint = keeps_fingerprint(status(&head, None));
@@ -155,8 +179,9 @@ impl Answering<'_> {
         }
     }
 
-    fn made(&self, head: Parts, body: Body, not_kept: Option<Tombstone>) -> Made {
-        Made::Answer { response: Response::from_parts(head, body), not_kept, is_odd: self.steering.is_odd }
+    fn made(&self, head: Parts, body: Body, not_kept: Option<Tombstone>) -> Box<Made> {
+        let response = Response::from_parts(head, body);
+        Box::new(Made::Answer { response, not_kept, is_odd: self.steering.is_odd })
     }
 }
 
@@ -170,7 +195,11 @@ const fn said(steer: Steer) -> Verdict {
 
 /// The status that rules are applied to: for gRPC, the one its code stands for.
 fn status(head: &Parts, trailers: Option<&HeaderMap>) -> StatusCode {
-    let is_grpc = head.headers.get(CONTENT_TYPE).is_some_and(is_grpc);
+    status_of(head, head.headers.get(CONTENT_TYPE), trailers)
+}
+
+fn status_of(head: &Parts, content_type: Option<&HeaderValue>, trailers: Option<&HeaderMap>) -> StatusCode {
+    let is_grpc = content_type.is_some_and(is_grpc);
     let code = || head.headers.get(GRPC_STATUS).or_else(|| trailers?.get(GRPC_STATUS));
     if is_grpc { code().and_then(grpc_status).unwrap_or(head.status) } else { head.status }
 }
@@ -180,13 +209,12 @@ pub(super) fn is_grpc(content_type: &HeaderValue) -> bool {
 }
 
 /// Answers that are made to go on: waiting for their end would keep them from everybody.
-fn is_stream(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|kind| {
-        let begins_with = |name: &str| {
-            kind.as_bytes().get(..name.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(name.as_bytes()))
-        };
-        begins_with("text/event-stream") || begins_with("multipart/x-mixed-replace")
-    })
+fn is_stream(content_type: &HeaderValue) -> bool {
+    let begins_with = |name: &str| {
+        let beginning = content_type.as_bytes().get(..name.len());
+        beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    begins_with("text/event-stream") || begins_with("multipart/x-mixed-replace")
 }
 
 /// Whether the body is shorter or longer than the answer itself says.

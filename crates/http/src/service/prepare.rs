@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Request;
 use http::request::Parts;
-use onlyonce_core::{EngineError, Key, Principal, Request as Call};
+use onlyonce_core::{EngineError, Key, Principal, RecoveryHook, Request as Call};
 use uuid::Uuid;
 
 use super::AskedKey;
@@ -14,7 +14,7 @@ use crate::body::Body;
 use crate::fingerprint::Asked;
 use crate::header::{self, NoKey};
 use crate::layer::Shared;
-use crate::limits::{Read, read};
+use crate::limits::{Held, Read, read, read_now};
 use crate::observe::Event;
 use crate::principal::{looks_like_jwt, principal};
 use crate::problem::{Problem, ProblemKind};
@@ -27,74 +27,95 @@ const ROOM_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// A request whose way was decided before any claim.
 pub(super) enum Prepared {
     /// Ask the engine.
-    Ask(Call, Arc<Asked>),
+    Ask(Arc<Call>, Arc<Asked>),
     /// It has no key and needs none.
-    Pass(Request<Body>),
+    Pass(Box<Request<Body>>),
     /// It is refused. What is left of it is there for shadow mode, unless it broke off.
-    Refuse(Problem, Option<Request<Body>>),
+    Refuse(Box<Problem>, Option<Box<Request<Body>>>),
 }
 
-/// Reads and checks a request by its route's rules.
+impl Prepared {
+    fn refuse(problem: Problem, request: Option<Request<Body>>) -> Self {
+        Self::Refuse(Box::new(problem), request.map(Box::new))
+    }
+}
+
+/// Reads and checks a request by its route's rules. `hook` is whom to ask what became of it, if anybody.
 pub(super) async fn prepare(
     shared: &Shared,
-    route: &Route,
+    route: &Arc<Route>,
     key: AskedKey,
-    request: Request<Body>,
+    head: Box<Parts>,
+    body: Body,
+    hook: impl FnOnce(&Arc<Asked>) -> Option<Arc<dyn RecoveryHook>>,
 ) -> Prepared {
     if let Some(problem) = refusal(route, &key) {
-        return Prepared::Refuse(problem, Some(request));
+        return Prepared::refuse(problem, Some(Request::from_parts(*head, body)));
     }
-    let (head, body) = request.into_parts();
     let principal = match principal(&route.principal, &head, shared.tokens.as_deref()) {
         Ok(principal) => principal,
         Err(missing) => {
             let problem = Problem::new(ProblemKind::PrincipalMissing, missing.detail());
-            return Prepared::Refuse(problem, Some(Request::from_parts(head, body)));
+            return Prepared::refuse(problem, Some(Request::from_parts(*head, body)));
         }
     };
     let mut held = shared.room.place();
-    let (bytes, trailers) = match read(body, route.request_bytes_max, &mut held).await {
+    let (bytes, trailers) = match read_body(body, route.request_bytes_max, &mut held).await {
         Read::Whole { bytes, trailers } => (bytes, trailers),
         Read::Unbounded { front, rest } => {
             let body = Body::prefixed(front, rest);
-            return Prepared::Refuse(too_large(route), Some(Request::from_parts(head, body)));
+            return Prepared::refuse(too_large(route), Some(Request::from_parts(*head, body)));
         }
         Read::NoRoom { front, rest } => {
             // ORDER: there is room again before the answer goes out.
             drop(held);
             let body = Body::prefixed(front, rest);
-            return Prepared::Refuse(no_room(), Some(Request::from_parts(head, body)));
+            return Prepared::refuse(no_room(), Some(Request::from_parts(*head, body)));
         }
         Read::Broken(error) => {
             tracing::debug!(%error, "a request body broke off");
             let detail = "It ended before its end, or was malformed. Nothing was started.";
-            return Prepared::Refuse(Problem::new(ProblemKind::BodyUnreadable, detail), None);
+            return Prepared::refuse(Problem::new(ProblemKind::BodyUnreadable, detail), None);
         }
     };
-    let rebuild = |head: Parts| Request::from_parts(head, Body::whole(bytes.clone(), trailers.clone()));
+    let rebuild = |head: Box<Parts>| Request::from_parts(*head, Body::whole(bytes.clone(), trailers.clone()));
     let key = match (key, &route.key) {
         (AskedKey::Key(key), _) => key,
         (_, KeySource::Json(pointer)) => match header::key_in_body(&bytes, pointer) {
             Ok(Some(key)) => key,
             Ok(None) if !route.required => {
                 shared.observer.event(&route.name, Event::Unkeyed { first: route.is_first_unkeyed() });
-                return Prepared::Pass(rebuild(head));
+                return Prepared::Pass(Box::new(rebuild(head)));
             }
-            Ok(None) => return Prepared::Refuse(missing(route), Some(rebuild(head))),
-            Err(error) => return Prepared::Refuse(invalid(&error), Some(rebuild(head))),
+            Ok(None) => return Prepared::refuse(missing(route), Some(rebuild(head))),
+            Err(error) => return Prepared::refuse(invalid(&error), Some(rebuild(head))),
         },
-        _ => return Prepared::Refuse(missing(route), Some(rebuild(head))),
+        _ => return Prepared::refuse(missing(route), Some(rebuild(head))),
     };
-    observe_caller(shared, route, &head, &principal);
+    observe_caller(shared, route, &principal);
     let wait = route.wait_for(header::preferred_wait(&head.headers));
     let scope = route.scope(principal, head.uri.path());
     let secret = route.engine.secret();
     let age = if route.refuse_old_uuidv7 { age(route, &key) } else { None };
-    let asked = Asked::new(secret, &route.fingerprint, head, bytes, trailers, held);
+    let asked = Asked::new(route, head, bytes, trailers, held);
     let call = Call::shared(secret, scope.into_key(key), Arc::<Asked>::clone(&asked)).with_wait(wait);
+    let call = Arc::new(match hook(&asked) {
+        Some(hook) => call.recovered_by(hook),
+        None => call,
+    });
     match age {
-        Some(age) => refuse_if_forgotten(route, call, asked, age).await,
+        // Boxed: few rules ask for it, and every request would carry its room.
+        Some(age) => Box::pin(refuse_if_forgotten(route, call, asked, age)).await,
         None => Prepared::Ask(call, asked),
+    }
+}
+
+/// Reads a request's body, in no time where all of it is here.
+async fn read_body(body: Body, bytes_max: u64, held: &mut Held) -> Read {
+    match read_now(body, bytes_max, Some(held)) {
+        Ok(read) => read,
+        // Boxed: what is here at once would carry its room.
+        Err(body) => Box::pin(read(body, bytes_max, held)).await,
     }
 }
 
@@ -130,13 +151,13 @@ fn no_room() -> Problem {
     Problem::new(ProblemKind::Overloaded, detail).retry_after(ROOM_RETRY_AFTER)
 }
 
-fn observe_caller(shared: &Shared, route: &Route, head: &Parts, principal: &Principal) {
+fn observe_caller(shared: &Shared, route: &Route, principal: &Principal) {
     match (&route.principal, principal) {
         (_, Principal::Anonymous) => {
             shared.observer.event(&route.name, Event::Anonymous { first: route.is_first_anonymous() });
         }
-        (PrincipalRule::Authorization, _)
-            if looks_like_jwt(&head.headers) && route.is_first_changing_token() =>
+        (PrincipalRule::Authorization, Principal::Named(shown))
+            if looks_like_jwt(shown) && route.is_first_changing_token() =>
         {
             shared.observer.event(&route.name, Event::TokenMayChange);
         }
@@ -154,7 +175,7 @@ fn age(route: &Route, key: &Key) -> Option<Duration> {
 }
 
 /// An old key that is still on record is answered; one that is not would run again what may have run before.
-async fn refuse_if_forgotten(route: &Route, call: Call, asked: Arc<Asked>, age: Duration) -> Prepared {
+async fn refuse_if_forgotten(route: &Route, call: Arc<Call>, asked: Arc<Asked>, age: Duration) -> Prepared {
     let id = call.id();
     match route.engine.store().lookup(&id).await {
         Ok(Some(_)) => Prepared::Ask(call, asked),
@@ -164,14 +185,14 @@ async fn refuse_if_forgotten(route: &Route, call: Call, asked: Arc<Asked>, age: 
                  used. Nothing was started.",
                 age.as_secs()
             );
-            Prepared::Refuse(Problem::new(ProblemKind::KeyExpired, detail), taken(&asked))
+            Prepared::refuse(Problem::new(ProblemKind::KeyExpired, detail), taken(&asked))
         }
-        Err(error) => Prepared::Refuse(store_problem(id, &EngineError::from(error)), taken(&asked)),
+        Err(error) => Prepared::refuse(store_problem(id, &EngineError::from(error)), taken(&asked)),
     }
 }
 
 /// The request, if the work did not take it.
 pub(super) fn taken(asked: &Asked) -> Option<Request<Body>> {
     let body = || Body::whole(asked.body.clone(), asked.trailers.clone());
-    asked.take().map(|head| Request::from_parts(head, body()))
+    asked.take().map(|head| Request::from_parts(*head, body()))
 }

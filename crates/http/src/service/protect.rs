@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
 use onlyonce_core::{
-    BoxError, EngineError, EngineErrorKind, Execution, RecordId, Reply, Request as Call, StoreErrorKind,
+    BoxError, EngineError, EngineErrorKind, Execution, RecordId, RecoveryHook, Reply, Request as Call,
+    StoreErrorKind,
 };
 use tower_service::Service;
 
@@ -50,17 +52,24 @@ where
     pub(super) async fn answer(
         self,
         key: AskedKey,
-        request: Request<Body>,
+        head: Box<Parts>,
+        body: Body,
     ) -> Result<Response<Body>, S::Error> {
         let Self { replier, inner } = self;
-        match prepare(&replier.shared, &replier.route, key, request).await {
+        let route = &replier.route;
+        let asking = route.query.is_some().then(|| inner.clone());
+        let hook = move |asked: &_| -> Option<Arc<dyn RecoveryHook>> {
+            Some(Arc::new(SafeGet::new(asking?, route, asked)))
+        };
+        match prepare(&replier.shared, route, key, head, body, hook).await {
             Prepared::Ask(call, asked) => ask(replier, inner, call, asked).await,
-            Prepared::Pass(request) => pass(inner, request).await,
+            // Boxed: what asks the engine would carry its room.
+            Prepared::Pass(request) => Box::pin(pass(inner, *request)).await,
             Prepared::Refuse(problem, Some(request)) if replier.route.shadow => {
                 replier.observe(Event::Shadow { would: Would::Refuse(problem.kind()), id: None });
-                pass(inner, request).await
+                Box::pin(pass(inner, *request)).await
             }
-            Prepared::Refuse(problem, _) => Ok(replier.refuse(problem, None)),
+            Prepared::Refuse(problem, _) => Ok(replier.refuse(*problem, None)),
         }
     }
 }
@@ -69,7 +78,7 @@ where
 async fn ask<S, R>(
     replier: Replier,
     mut inner: S,
-    call: Call,
+    call: Arc<Call>,
     asked: Arc<Asked>,
 ) -> Result<Response<Body>, S::Error>
 where
@@ -80,22 +89,28 @@ where
     R::Error: Into<BoxError>,
 {
     let id = call.id();
-    let call = match &replier.route.query {
-        Some(_) => call.recovered_by(Arc::new(SafeGet::new(inner.clone(), &replier.route, &asked))),
-        None => call,
-    };
     let spare = replier.route.may_run_unprotected().then(|| inner.clone());
     let (route, taking) = (Arc::clone(&replier.route), Arc::clone(&asked));
-    let work = move |execution: Execution| async move {
-        let Some(request) = taken(&taking) else { return ending::without_answer(Dispatch::NoAnswer) };
-        drop(taking);
-        let trace = request.extensions().get::<TraceContext>().copied();
-        match inner.call(granted(request, execution)).await {
-            Ok(response) => ending::of_answer(&route, response, trace).await,
-            Err(error) => {
-                let error: BoxError = error.into();
-                tracing::debug!(%error, "the application gave no answer");
-                ending::without_answer(Dispatch::of(&*error))
+    let extends = replier.shared.extends;
+    let work = move |execution: Execution| {
+        // At once, and not in the future: it would be larger by all of the request.
+        let dispatched = taken(&taking).map(|request| {
+            let trace = request.extensions().get::<TraceContext>().copied();
+            (inner.call(granted(request, execution, extends)), trace)
+        });
+        async move {
+            // The body takes up room until its answer is here, also when nobody waits for that any more.
+            let _held = taking;
+            let Some((answering, trace)) = dispatched else {
+                return ending::without_answer(Dispatch::NoAnswer);
+            };
+            match answering.await {
+                Ok(response) => ending::of_answer(&route, response, trace).ended().await,
+                Err(error) => {
+                    let error: BoxError = error.into();
+                    tracing::debug!(%error, "the application gave no answer");
+                    ending::without_answer(Dispatch::of(&*error))
+                }
             }
         }
     };
@@ -103,17 +118,26 @@ where
     let would = match performed {
         Ok(Reply::Ran(ran)) => return Ok(replier.ran(id, ran)),
         Ok(Reply::Replay(replay)) if !replier.route.shadow => {
-            return Ok(replier.replayed(id, &replay, &asked).await);
+            if let Some(check) = &replier.shared.replay_check
+                && let Some(refused) = Box::pin(replier.withheld(&**check, id, replay.fence, &asked)).await
+            {
+                return Ok(refused);
+            }
+            return Ok(replier.replayed(id, &replay));
         }
         Ok(Reply::Replay(_)) => Refused::Replay,
         Ok(Reply::Conflict(conflict)) => Refused::Problem(conflict_problem(id, conflict)),
         Err(error) => Refused::Store(error),
     };
-    match (spare, taken(&asked)) {
+    let passing = match (spare, taken(&asked)) {
         (Some(spare), Some(request)) if would.may_pass(&replier.route) => {
-            Box::pin(run_unprotected(&replier, spare, id, &would, request)).await
+            Some(Box::pin(run_unprotected(&replier, spare, id, would.would(), request)))
         }
-        _ => Ok(replier.refuse(would.into_problem(id), Some(id))),
+        _ => None,
+    };
+    match passing {
+        Some(passing) => passing.await,
+        None => Ok(replier.refuse(would.into_problem(id), Some(id))),
     }
 }
 
@@ -167,7 +191,7 @@ async fn run_unprotected<S, R>(
     replier: &Replier,
     inner: S,
     id: RecordId,
-    why: &Refused,
+    would: Would,
     request: Request<Body>,
 ) -> Result<Response<Body>, S::Error>
 where
@@ -176,7 +200,7 @@ where
     R::Error: Into<BoxError>,
 {
     if replier.route.shadow {
-        replier.observe(Event::Shadow { would: why.would(), id: Some(id) });
+        replier.observe(Event::Shadow { would, id: Some(id) });
         let mut response = pass(inner, request).await?;
         replier.note(&mut response, How::Shadow, Some(id), None);
         return Ok(response);
@@ -202,11 +226,13 @@ where
     Ok(response.map(Body::new))
 }
 
-/// Tells the application under which grant it runs.
-fn granted(mut request: Request<Body>, execution: Execution) -> Request<Body> {
+/// Tells the application under which grant it runs; in the extensions too, where somebody may look there.
+fn granted(mut request: Request<Body>, execution: Execution, extends: bool) -> Request<Body> {
     let headers = request.headers_mut();
     headers.insert(ONLYONCE_FENCE, execution.fence().get().into());
     headers.insert(ONLYONCE_ATTEMPT, execution.attempt().into());
-    request.extensions_mut().insert(execution);
+    if extends {
+        request.extensions_mut().insert(execution);
+    }
     request
 }

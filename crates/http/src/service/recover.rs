@@ -117,7 +117,7 @@ fn with_target(uri: Uri, target: PathAndQuery) -> Option<Uri> {
 }
 
 /// What an answer says about the request in question.
-async fn found<R>(route: &Route, response: Response<R>) -> Found
+async fn found<R>(route: &Arc<Route>, response: Response<R>) -> Found
 where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
@@ -141,7 +141,7 @@ where
     say(&mut head.headers, kept);
     // From here on it is an answer like any other: bounded, complete or nothing, and without what is not replayed.
     // In which trace it was made, nobody knows.
-    match ending::of_answer(route, Response::from_parts(head, body), None).await {
+    match ending::of_answer(route, Response::from_parts(head, body), None).ended().await {
         Ending::Complete { outcome, .. } => Found::Executed(outcome),
         Ending::Release { .. } | Ending::Abandon { .. } => Found::Unknown,
     }

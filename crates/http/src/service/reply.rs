@@ -13,7 +13,7 @@ use crate::body::Body;
 use crate::dispatch::Dispatch;
 use crate::fingerprint::Asked;
 use crate::header::ONLYONCE_UNRECORDED;
-use crate::layer::Shared;
+use crate::layer::{ReplayCheck, Shared};
 use crate::observe::{Answered, Event, How, Would};
 use crate::problem::{Problem, ProblemKind, Style};
 use crate::replay::{Replayed, mark, replay};
@@ -35,8 +35,7 @@ impl Replier {
         self.shared.observer.event(&self.route.name, event);
     }
 
-    /// Leaves a note for access logs.
-    #[expect(clippy::unused_self, reason = "called beside the other ways of saying what happened")]
+    /// Leaves a note for access logs, where there are any.
     pub(super) fn note(
         &self,
         response: &mut Response<Body>,
@@ -44,7 +43,13 @@ impl Replier {
         id: Option<RecordId>,
         fence: Option<Fence>,
     ) {
-        response.extensions_mut().insert(Answered { how, id, fence, original: None });
+        self.leave(response, Answered { how, id, fence, original: None });
+    }
+
+    fn leave(&self, response: &mut Response<Body>, answered: Answered) {
+        if self.shared.extends {
+            response.extensions_mut().insert(answered);
+        }
     }
 
     /// One of our own answers.
@@ -61,9 +66,9 @@ impl Replier {
     }
 
     /// The answer of work that ran for this request.
-    pub(super) fn ran(&self, id: RecordId, ran: Ran<Made>) -> Response<Body> {
+    pub(super) fn ran(&self, id: RecordId, ran: Ran<Box<Made>>) -> Response<Body> {
         let Ran { value, fence, attempt, recorded } = ran;
-        let (mut response, status) = match value {
+        let (mut response, status) = match *value {
             Made::Nothing(dispatch) => (self.render(dispatch_problem(id, fence, dispatch)), None),
             Made::Answer { response, not_kept, is_odd } => {
                 if is_odd {
@@ -90,16 +95,23 @@ impl Replier {
         response
     }
 
+    /// What is answered in place of a replay to a caller who may no longer be who it was.
+    pub(super) async fn withheld(
+        &self,
+        check: &dyn ReplayCheck,
+        id: RecordId,
+        fence: Fence,
+        asked: &Asked,
+    ) -> Option<Response<Body>> {
+        // The work never began, so the head is still there.
+        let mut refused = check.check(&*asked.take()?).await.err()?;
+        self.observe(Event::Withheld { id });
+        self.note(&mut refused, How::Withheld, Some(id), Some(fence));
+        Some(refused)
+    }
+
     /// The answer of work that ran before.
-    pub(super) async fn replayed(&self, id: RecordId, recorded: &Replay, asked: &Asked) -> Response<Body> {
-        // The work never began, so the head is still there; the caller may no longer be who it was.
-        if let (Some(check), Some(head)) = (&self.shared.replay_check, asked.take())
-            && let Err(mut refused) = check.check(&head).await
-        {
-            self.observe(Event::Withheld { id });
-            self.note(&mut refused, How::Withheld, Some(id), Some(recorded.fence));
-            return refused;
-        }
+    pub(super) fn replayed(&self, id: RecordId, recorded: &Replay) -> Response<Body> {
         let mut response = match replay(&self.route, recorded) {
             Ok(Replayed::Answer(response)) => response,
             Ok(Replayed::Problem(problem)) => self.render(problem.record(id, Some(recorded.fence))),
@@ -114,7 +126,7 @@ impl Replier {
         self.observe(Event::Replayed { id, status: response.status(), age, left });
         let original = snapshot::trace_of(&recorded.outcome);
         let answered = Answered { how: How::Replayed, id: Some(id), fence: Some(fence), original };
-        response.extensions_mut().insert(answered);
+        self.leave(&mut response, answered);
         response
     }
 }

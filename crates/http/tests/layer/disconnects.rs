@@ -8,7 +8,10 @@ use onlyonce_http::{OnceLayer, Rules};
 use onlyonce_testkit::Soak;
 use onlyonce_testkit::http::{Ask, Door, HttpFixture, Served, Setup, Stage};
 use rand::Rng;
+use tokio::sync::Notify;
 use tower_layer::Layer;
+
+use crate::stage::{self, answer, ask};
 
 struct Plain;
 
@@ -77,5 +80,40 @@ fn disconnects_at_random_instants_lose_and_repeat_nothing() {
         let at_work = rounds as u64 / 10;
         assert!(outlived >= at_work, "some hung up after the work had begun: {outlived} of {at_work}");
         soak.report(outlived, &format!("of {cut} callers who hung up were outlived by their work"));
+    });
+}
+
+#[test]
+fn a_body_takes_room_until_its_answer_also_when_its_caller_has_hung_up() {
+    onlyonce_testkit::run(async {
+        let (begun, gate) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (beginning, opening) = (begun.clone(), gate.clone());
+        let waits = move |_| {
+            let (beginning, opening) = (beginning.clone(), opening.clone());
+            async move {
+                beginning.notify_one();
+                opening.notified().await;
+                Ok(answer(201))
+            }
+        };
+        // As large as one body.
+        let stage =
+            stage::Stage::built(waits, |builder| builder.buffered_bytes_max(4).extensions(false)).await;
+        tokio::select! {
+            () = begun.notified() => {}
+            got = stage.call(ask("gone")) => panic!("nobody let it answer: {got:?}"),
+        }
+        assert_eq!(stage.call(ask("next")).await.problem(), "overloaded");
+        gate.notify_one();
+        loop {
+            let again = stage.call(ask("gone")).await;
+            if again.status == 201 {
+                break;
+            }
+            assert!(["overloaded", "in-flight"].contains(&&*again.problem()), "{again:?}");
+            tokio::task::yield_now().await;
+        }
+        gate.notify_one();
+        assert_eq!((stage.call(ask("next")).await.status, stage.effects()), (201, 2));
     });
 }

@@ -1,11 +1,11 @@
 //! What observers and access logs are told.
 
-use http::StatusCode;
-use onlyonce_core::Recorded;
+use http::{Request, StatusCode};
 use onlyonce_core::transition::Erase;
+use onlyonce_core::{Execution, Recorded};
 use onlyonce_http::observe::Would;
 use onlyonce_http::rules::Retain;
-use onlyonce_http::{Answered, Event, How, ProblemKind, Rules, TraceContext};
+use onlyonce_http::{Answered, Body, Event, How, ProblemKind, Rules, TraceContext};
 use onlyonce_testkit::run;
 
 use crate::stage::{Stage, ask, created};
@@ -28,6 +28,23 @@ fn every_decision_is_an_event_and_a_note() {
         assert_eq!(stage.seen.names(), ["ran", "replayed", "refused", "unkeyed"]);
         let Event::Ran { status, recorded, attempt, .. } = stage.seen.all()[0].1 else { panic!("not run") };
         assert_eq!((status, recorded, attempt), (Some(StatusCode::CREATED), Recorded::Completed, 1));
+    });
+}
+
+#[test]
+fn nothing_is_left_in_extensions_where_nobody_looks() {
+    run(async {
+        let answers = |request: Request<Body>| async move {
+            assert!(request.extensions().get::<Execution>().is_none());
+            assert!(request.headers().contains_key("onlyonce-fence"), "it is told all the same");
+            created(request).await
+        };
+        let stage = Stage::built(answers, |builder| builder.extensions(false)).await;
+        for key in ["k", "k", "\"broken"] {
+            let got = stage.call(ask(key)).await;
+            assert!(got.response.extensions().get::<Answered>().is_none(), "{got:?}");
+        }
+        assert_eq!(stage.seen.names(), ["ran", "replayed", "refused"]);
     });
 }
 
@@ -80,7 +97,7 @@ fn shadow_mode_says_what_would_have_happened() {
 }
 
 /// A request in the span `span` of a trace, recorded by somebody or not.
-fn traced(span: u8, is_sampled: bool) -> http::Request<onlyonce_http::Body> {
+fn traced(span: u8, is_sampled: bool) -> Request<Body> {
     let mut request = ask("k");
     request.extensions_mut().insert(TraceContext::new([7; 16], [span; 8], is_sampled).unwrap());
     request

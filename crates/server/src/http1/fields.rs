@@ -6,17 +6,15 @@ use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
 
 use super::Malformed;
 
-/// How many fields are added to a head on its way through the sidecar: room for them is made at once, as to make it later
-/// means to sort all fields anew.
-const ADDED: usize = 6;
-
-/// What was parsed from bytes that `head` is a copy of: values are slices of `head`, and nothing else is copied.
+/// What was parsed from bytes that `head` is a copy of: values are slices of `head`, and nothing else is copied. There is
+/// room for `added` more: to make it later means to sort all fields anew.
 pub(crate) fn fields(
     parsed: &[httparse::Header<'_>],
     from: &[u8],
     head: &Bytes,
+    added: usize,
 ) -> Result<HeaderMap, Malformed> {
-    let mut fields = HeaderMap::with_capacity(parsed.len() + ADDED);
+    let mut fields = HeaderMap::with_capacity(parsed.len() + added);
     for field in parsed {
         let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| Malformed::Head)?;
         let value = shared(field.value, from, head);

@@ -133,7 +133,7 @@ fn trailers(lines: &[u8]) -> Result<Option<HeaderMap>, Malformed> {
     let mut parsed = [httparse::EMPTY_HEADER; FIELDS_MAX];
     match httparse::parse_headers(lines, &mut parsed) {
         Ok(httparse::Status::Complete((_, parsed))) => {
-            fields(parsed, lines, &Bytes::copy_from_slice(lines)).map(Some)
+            fields(parsed, lines, &Bytes::copy_from_slice(lines), 0).map(Some)
         }
         _ => Err(Malformed::Chunk),
     }

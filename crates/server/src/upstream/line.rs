@@ -64,6 +64,9 @@ impl std::error::Error for Broken {
     }
 }
 
+/// How many fields are added to an answer on its way to the client: whether it is a replay, and seldom another.
+const ADDED: usize = 2;
+
 /// One connection.
 pub(super) struct Line {
     pub(super) io: Stream,
@@ -105,20 +108,21 @@ impl Line {
     }
 
     /// Sends the request and waits for the head of its answer. `None` when none has come in time.
-    pub(super) async fn exchange(
+    ///
+    /// Not `async` itself: the future would carry the request after it was sent.
+    pub(super) fn exchange(
         &mut self,
         request: Request<Body>,
         until: Instant,
-    ) -> Option<Result<Response<Remaining>, Broken>> {
+    ) -> impl Future<Output = Option<Result<Response<Remaining>, Broken>>> {
         let has_content = request.method() != Method::HEAD;
         self.start(request);
         self.patience.set_until(until);
-        poll_fn(|cx| match self.poll_answer(has_content, cx) {
+        poll_fn(move |cx| match self.poll_answer(has_content, cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
             Poll::Pending if self.patience.is_over(cx) => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         })
-        .await
     }
 
     /// The next part of an answer's body. Sends what is left of the request meanwhile.
@@ -247,7 +251,8 @@ impl Line {
                 continue;
             }
             let is_http10 = parsed.version == Some(0);
-            let mut fields = fields(parsed.headers, bytes, &Bytes::copy_from_slice(&bytes[..count]))?;
+            let copy = Bytes::copy_from_slice(&bytes[..count]);
+            let mut fields = fields(parsed.headers, bytes, &copy, ADDED)?;
             self.incoming.skip(count);
             self.is_kept &= !is_listed(&fields, &CONNECTION, "close");
             self.is_kept &= !is_http10 || is_listed(&fields, &CONNECTION, "keep-alive");

@@ -99,13 +99,13 @@ impl Pool {
     /// Sends the request, once. A connection that turns out to be closed before the first byte is replaced.
     pub(crate) async fn send(
         &self,
-        request: Request<Body>,
+        request: Box<Request<Body>>,
         within: Duration,
     ) -> Result<Response<Answer>, Failure> {
         let now = clock::after(Duration::ZERO);
         let until = clock::later(now, within);
         let mut line = self.line(now, until).await?;
-        let Some(exchanged) = line.exchange(request, until).await else {
+        let Some(exchanged) = line.exchange(*request, until).await else {
             return Err(Failure::TimedOut);
         };
         let response = exchanged.map_err(Failure::Broken)?;

@@ -23,8 +23,9 @@ async fn upstream_with(idle_max: Duration) -> (TcpListener, Pool) {
     (listener, Pool::new(Connector::new(&url, WITHIN, None).unwrap(), idle_max))
 }
 
-fn request() -> Request<Body> {
-    Request::post("/payments").header("host", "upstream").body(Body::from("paid")).unwrap()
+fn request() -> Box<Request<Body>> {
+    let request = Request::post("/payments").header("host", "upstream").body(Body::from("paid"));
+    Box::new(request.unwrap())
 }
 
 /// Reads one request, whose end is known.
@@ -227,7 +228,7 @@ async fn an_answer_that_comes_early_does_not_cut_the_request_off() {
     };
     let asking = async {
         let large = Request::post("/payments").header("host", "upstream").body(Body::from(vec![7; LENGTH]));
-        assert_eq!(whole(pool.send(large.unwrap(), WITHIN).await).await, "ok");
+        assert_eq!(whole(pool.send(Box::new(large.unwrap()), WITHIN).await).await, "ok");
         while waiting(&pool) == 0 {
             tokio::task::yield_now().await;
         }

@@ -7,11 +7,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Attempt, Next, ReplyTo};
-use crate::clock::Timestamp;
+use super::Attempt;
 use crate::decision;
 use crate::engine::shared::{Backoff, Shared};
-use crate::engine::{Conflict, Cut, Ran, Recorded, Reply};
+use crate::engine::{Conflict, Cut, Next, Ran, Recorded, Reply, ReplyTo};
 use crate::lease::Retention;
 use crate::observe::Event;
 use crate::outcome::Outcome;
@@ -19,30 +18,33 @@ use crate::store::{StoreError, StoreErrorKind};
 use crate::transition::{Abandon, AbandonAnswer, Complete, Release, ReleaseAnswer, Token};
 
 impl Attempt {
-    pub(super) async fn complete<R, W>(
-        mut self,
+    /// Not `async` itself: see [`Attempt::run`].
+    pub(super) fn complete<R, W>(
+        &mut self,
         outcome: Outcome,
         retention: Option<Retention>,
         value: R,
         reply: ReplyTo<R, W>,
-    ) {
+    ) -> impl Future<Output = ()> {
         self.leaves(outcome.len(), retention.unwrap_or(self.engine.terms.retention));
         let complete = Complete { token: self.token, outcome, retention };
         let store = Arc::clone(&self.engine.shared.store);
-        if let Some((answer, _)) = self.tell(self.patience(), || store.complete(&complete)).await {
-            let (recorded, event) = decision::completed(answer);
-            self.observe(event);
-            return self.reply(recorded, value, reply);
+        async move {
+            if let Some((answer, _)) = self.tell(self.patience(), || store.complete(&complete)).await {
+                let (recorded, event) = decision::completed(answer);
+                self.observe(event);
+                return self.reply(recorded, value, reply);
+            }
+            // I9: the caller gets the answer with its mark; the outcome is still to be recorded.
+            self.observe(Event::Unrecorded);
+            self.reply(Ok(Recorded::Unrecorded), value, reply);
+            // Boxed: seldom needed.
+            let told = Box::pin(self.tell_in_background(|| store.complete(&complete))).await;
+            self.observe(told.map_or(Event::Abandoned, |(answer, _)| decision::completed(answer).1));
         }
-        // I9: the caller gets the answer with its mark; the outcome is still to be recorded.
-        self.observe(Event::Unrecorded);
-        self.reply(Ok(Recorded::Unrecorded), value, reply);
-        // Boxed: seldom needed.
-        let told = Box::pin(self.tell_in_background(|| store.complete(&complete))).await;
-        self.observe(told.map_or(Event::Abandoned, |(answer, _)| decision::completed(answer).1));
     }
 
-    pub(super) async fn release<R, W>(mut self, keep_fingerprint: bool, value: R, reply: ReplyTo<R, W>) {
+    pub(super) async fn release<R, W>(&mut self, keep_fingerprint: bool, value: R, reply: ReplyTo<R, W>) {
         self.leaves(0, self.engine.terms.retention);
         let release = Release { token: self.token, keep_fingerprint };
         let store = Arc::clone(&self.engine.shared.store);
@@ -56,7 +58,7 @@ impl Attempt {
         }
     }
 
-    pub(super) async fn abandon<R, W>(mut self, value: Result<R, Cut>, reply: ReplyTo<R, W>) {
+    pub(super) async fn abandon<R, W>(&mut self, value: Result<R, Cut>, reply: ReplyTo<R, W>) {
         self.leaves(0, self.engine.terms.unknown_retention);
         let abandon = Abandon { token: self.token };
         let store = Arc::clone(&self.engine.shared.store);
@@ -74,7 +76,7 @@ impl Attempt {
     }
 
     /// Gives back a grant that was heard of too late to begin.
-    pub(super) async fn give_back<R, W>(mut self, reply: ReplyTo<R, W>) {
+    pub(super) async fn give_back<R, W>(&mut self, reply: ReplyTo<R, W>) {
         let release = Release { token: self.token, keep_fingerprint: true };
         let store = Arc::clone(&self.engine.shared.store);
         let told = self.tell(self.patience(), || store.release(&release)).await;
@@ -83,13 +85,13 @@ impl Attempt {
         drop(reply.send(Err(late.into())));
     }
 
-    /// Tells the store until it answers or the time is over, with the lease kept meanwhile.
-    async fn tell<A, F>(&mut self, until: Timestamp, command: impl Fn() -> F) -> Option<(A, Tries)>
+    /// Tells the store until it answers or the patience is over, with the lease kept meanwhile.
+    async fn tell<A, F>(&mut self, patience: Duration, command: impl Fn() -> F) -> Option<(A, Tries)>
     where
         F: Future<Output = Result<A, StoreError>>,
     {
         let Self { engine, token, heartbeat, .. } = self;
-        let telling = until_answered(&engine.shared, token, engine.policy.store_within, until, command);
+        let telling = until_answered(&engine.shared, token, engine.policy.store_within, patience, command);
         tokio::select! {
             // Biased: a store that answers at once costs no heartbeat.
             biased;
@@ -110,9 +112,8 @@ impl Attempt {
     {
         let shared = Arc::clone(&self.engine.shared);
         let _place = shared.unrecorded.try_acquire().ok()?;
-        let until = shared.clock.now() + self.engine.policy.finish_for;
         tokio::select! {
-            told = self.tell(until, command) => told,
+            told = self.tell(self.engine.policy.finish_for, command) => told,
             () = shared.aborting.cancelled() => None,
         }
     }
@@ -134,9 +135,9 @@ impl Attempt {
         }
     }
 
-    /// Until when the caller is kept waiting for the record.
-    fn patience(&self) -> Timestamp {
-        self.engine.shared.clock.now() + self.engine.policy.answer_within
+    /// For how long the caller is kept waiting for the record.
+    fn patience(&self) -> Duration {
+        self.engine.policy.answer_within
     }
 
     fn observe(&self, event: Event) {
@@ -161,12 +162,12 @@ fn released(told: Option<(ReleaseAnswer, Tries)>) -> (Recorded, Event) {
     }
 }
 
-/// Repeats a store command until it is answered or the time is over. Every command may be repeated (contract 5).
+/// Repeats a store command until it is answered or the patience is over. Every command may be repeated (contract 5).
 pub(super) async fn until_answered<A, F>(
     shared: &Shared,
     token: &Token,
     within: Duration,
-    until: Timestamp,
+    patience: Duration,
     command: impl Fn() -> F,
 ) -> Option<(A, Tries)>
 where
@@ -174,9 +175,10 @@ where
 {
     let mut backoff = Backoff::new();
     let mut tries = Tries::One;
+    let mut now = shared.clock.now();
+    let until = now + patience;
     loop {
-        let left = shared.clock.now().until(until);
-        match shared.bounded(within.min(left), command()).await {
+        match shared.bounded(within.min(now.until(until)), command()).await {
             Ok(answer) => return Some((answer, tries)),
             Err(error) => shared.observe_failure(&token.id, token.fence, &error),
         }
@@ -186,5 +188,6 @@ where
             return None;
         }
         shared.clock.sleep(wait).await;
+        now = shared.clock.now();
     }
 }

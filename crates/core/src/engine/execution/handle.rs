@@ -9,17 +9,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio_util::sync::CancellationToken;
 
-use super::Attempt;
 use super::finish::until_answered;
+use super::lost::Lost;
 use super::step::of_a_caller;
+use super::{Asked, Attempt};
 use crate::engine::Request;
 use crate::engine::shared::Shared;
 use crate::engine::typed::from_json;
 use crate::error::{BoxError, MisuseError};
 use crate::key::Key;
-use crate::record::{Fence, StepName};
+use crate::record::{Fence, Step, StepName};
 use crate::scope::{RecordId, ScopedKey};
 use crate::store::{StoreError, StoreErrorKind};
 use crate::transition::{RecordStep, StepAnswer, Token};
@@ -31,25 +31,36 @@ pub struct Execution {
     token: Token,
     attempt: u32,
     store_within: Duration,
-    lost: CancellationToken,
     request: Arc<Request>,
     /// Names the request and not only the key: a corrected request under the same key makes other calls.
     fingerprint: [u8; 32],
-    steps: Arc<Mutex<HashMap<StepName, Option<Bytes>>>>,
+    known: Arc<Known>,
+}
+
+/// What is known of a grant to all who work under it.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) lost: Lost,
+    steps: Mutex<HashMap<StepName, Option<Bytes>>>,
+}
+
+impl Known {
+    pub(super) fn new(steps: Vec<Step>) -> Self {
+        let steps = steps.into_iter().map(|step| (step.name, step.value)).collect();
+        Self { lost: Lost::default(), steps: Mutex::new(steps) }
+    }
 }
 
 impl Execution {
-    pub(super) fn new(attempt: &Attempt) -> Self {
-        let steps = attempt.steps.iter().map(|step| (step.name.clone(), step.value.clone())).collect();
+    pub(super) fn new(attempt: &Attempt, asked: Asked) -> Self {
         Self {
             shared: Arc::clone(&attempt.engine.shared),
             token: attempt.token,
             attempt: attempt.attempt,
             store_within: attempt.engine.policy.store_within,
-            lost: attempt.lost.clone(),
-            request: Arc::clone(&attempt.request),
-            fingerprint: *attempt.claim.fingerprint.digest(),
-            steps: Arc::new(Mutex::new(steps)),
+            request: asked.request,
+            fingerprint: asked.fingerprint,
+            known: Arc::clone(&attempt.known),
         }
     }
 
@@ -81,7 +92,7 @@ impl Execution {
     /// Resolves when the grant is lost: work that blocks, or that runs elsewhere, must stop. Work that awaits is stopped
     /// anyway.
     pub async fn lost(&self) {
-        self.lost.cancelled().await;
+        self.known.lost.heard().await;
     }
 
     /// A value that differs each time it is made (a time, a random number), made once and the same on every later
@@ -139,9 +150,8 @@ impl Execution {
         value: &Bytes,
     ) -> Result<StepAnswer, StoreError> {
         let step = RecordStep { token: self.token, name: name.clone(), value: value.clone() };
-        let until = self.shared.clock.now() + self.store_within * 3;
-        let store = &self.shared.store;
-        until_answered(&self.shared, &self.token, self.store_within, until, || store.record_step(&step))
+        let (store, patience) = (&self.shared.store, self.store_within * 3);
+        until_answered(&self.shared, &self.token, self.store_within, patience, || store.record_step(&step))
             .await
             .map(|(answer, _)| answer)
             .ok_or_else(|| StoreError::new(StoreErrorKind::TimedOut, "recording a step"))
@@ -167,7 +177,7 @@ impl Execution {
     }
 
     fn known_steps(&self) -> MutexGuard<'_, HashMap<StepName, Option<Bytes>>> {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

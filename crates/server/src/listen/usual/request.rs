@@ -12,6 +12,9 @@ use crate::listen::Received;
 /// The largest body that is served here.
 const BODY_MAX: usize = 64 * 1024;
 
+/// How many fields are added to a request on its way to the upstream: the grant's, the client's and ours.
+const ADDED: usize = 6;
+
 /// Takes the request that stands at the front of what was read. If it is something else, or not all of it, nothing is
 /// taken.
 pub(super) fn take(incoming: &mut Incoming) -> Result<Request<Received>, Not> {
@@ -39,7 +42,7 @@ fn request(parsed: &httparse::Request<'_, '_>, bytes: &[u8], head: usize) -> Opt
     *request.method_mut() = Method::from_bytes(parsed.method?.as_bytes()).ok()?;
     *request.uri_mut() = Uri::from_maybe_shared(target).ok()?;
     *request.version_mut() = Version::HTTP_11;
-    *request.headers_mut() = fields(parsed.headers, bytes, &copy).ok()?;
+    *request.headers_mut() = fields(parsed.headers, bytes, &copy, ADDED).ok()?;
     Some(request)
 }
 
