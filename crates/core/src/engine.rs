@@ -217,9 +217,12 @@ impl Engine {
         reply: ReplyTo<R, W>,
     ) {
         let fence = grant.fence;
-        let next = self.recover(&request, grant).await.map(|is_known| match is_known {
-            true if recoveries_left > 0 => Next::Again(work),
-            _ => Next::Reply(Reply::Conflict(Conflict::OutcomeUnknown { fence, cut: None })),
+        let next = self.recover(&request, grant).await.map(|is_known| {
+            if is_known && recoveries_left > 0 {
+                Next::Again(work)
+            } else {
+                Next::Reply(Reply::Conflict(Conflict::OutcomeUnknown { fence, cut: None }))
+            }
         });
         drop(reply.send(next));
     }
