@@ -10,10 +10,11 @@ pub mod layered;
 
 use std::future::Future;
 use std::io::Read as _;
+use std::net::Ipv4Addr;
 
 use axum::Router;
 use axum::serve::ListenerExt as _;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 
@@ -45,8 +46,11 @@ pub fn until_input_ends(
 }
 
 /// Listens on a free port and says on which.
-pub async fn listener() -> Result<TcpListener> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
+pub fn listener() -> Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    // All connections of a proxy at once: one that finds no place stands still for a second, and with it what is measured.
+    let listener = socket.listen(4096)?;
     println!("listening on {}", listener.local_addr()?);
     Ok(listener)
 }

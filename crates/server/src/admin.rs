@@ -95,7 +95,7 @@ pub(crate) struct AdminDoor {
 }
 
 impl AdminDoor {
-    pub(crate) async fn open(
+    pub(crate) fn open(
         settings: &AdminSettings,
         tls: Option<Arc<rustls::ServerConfig>>,
         census: Arc<Census>,
@@ -116,7 +116,7 @@ impl AdminDoor {
             looking_on: Arc::new(Semaphore::new(LOOKING_ON_MAX)),
             tasks: TaskTracker::new(),
         });
-        let door = Door::open(settings.door.clone(), tls, Arc::clone(&admin)).await?;
+        let door = Door::open(settings.door.clone(), tls, Arc::clone(&admin))?;
         Ok(Self { door, admin })
     }
 

@@ -78,7 +78,6 @@ impl Claims {
         let api = Api::new(Arc::clone(&settings), tokens, Arc::clone(&namespaces));
         let front = ClaimsFront::new(api, &settings, otlp.traces());
         let door = Door::open(settings.door.clone(), tls, front.clone())
-            .await
             .map_err(|source| StartError::Listen { address: settings.door.listen.clone(), source })?;
         let sweepers: Vec<_> = namespaces
             .grounds()
@@ -100,7 +99,7 @@ impl Claims {
             namespaces.grounds().map(|(_, engine, _)| engine.clone()).zip(tiers.iter().cloned()).collect();
         let census = metrics.map(|metrics| Arc::new(Census::new(metrics, engines, &ground.places, true)));
         otlp.send_figures(census.as_ref());
-        let admin = sidecar::admin(settings.admin.as_ref(), census, ground).await?;
+        let admin = sidecar::admin(settings.admin.as_ref(), census, ground)?;
         Ok(Self { settings, namespaces, tiers, front, door, admin, sweepers, promise, otlp })
     }
 

@@ -117,7 +117,7 @@ impl Bridge {
             Arc::new(Census::new(metrics, engines, &ground.places, false).also(also))
         });
         otlp.send_figures(census.as_ref());
-        let admin = sidecar::admin(settings.admin.as_ref(), census, ground).await?;
+        let admin = sidecar::admin(settings.admin.as_ref(), census, ground)?;
         Ok(Self { consumer, source, tiers, sweeper, promise, admin, otlp })
     }
 

@@ -70,12 +70,12 @@ struct Serving<F> {
 }
 
 impl<F: Answers> Door<F> {
-    pub(crate) async fn open(
+    pub(crate) fn open(
         settings: DoorSettings,
         tls: Option<Arc<rustls::ServerConfig>>,
         front: F,
     ) -> io::Result<Self> {
-        let listener = Listener::bind(&settings.listen).await?;
+        let listener = Listener::bind(&settings.listen)?;
         Ok(Self {
             address: listener.address()?,
             listener: Some(listener),

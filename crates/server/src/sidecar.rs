@@ -81,7 +81,6 @@ impl Sidecar {
         let layer = layer(&config, &settings, &engine, acknowledging, metrics.as_ref())?;
         let front = Front::new(&layer, upstream, &settings, otlp.traces());
         let door = Door::open(settings.door.clone(), tls, front.clone())
-            .await
             .map_err(|source| StartError::Listen { address: settings.door.listen.clone(), source })?;
         let promise = Promise::new(&config, engine.store().as_ref(), remark).encrypted(encryption.as_ref());
         let promise = Arc::new(ArcSwap::from_pointee(promise));
@@ -99,7 +98,7 @@ impl Sidecar {
         let engines = vec![(engine.clone(), tiers.clone())];
         let census = metrics.map(|metrics| Arc::new(Census::new(metrics, engines, &ground.places, false)));
         otlp.send_figures(census.as_ref());
-        let admin = admin(settings.admin.as_ref(), census, ground).await?;
+        let admin = admin(settings.admin.as_ref(), census, ground)?;
         let in_force = InForce { rules: rules.clone(), promise: Arc::clone(&promise), configuration };
         let reload = Reload::new(watching, sources, config, engine.clone(), in_force, encryption);
         Ok(Self { settings, engine, tiers, rules, front, door, admin, promise, reload, sweeper, otlp })
@@ -273,7 +272,7 @@ pub(crate) fn metrics(wanted: bool) -> Result<Option<Arc<Metrics>>, StartError> 
 }
 
 /// The admin side, where one is configured.
-pub(crate) async fn admin(
+pub(crate) fn admin(
     settings: Option<&AdminSettings>,
     census: Option<Arc<Census>>,
     ground: admin::Ground,
@@ -281,7 +280,7 @@ pub(crate) async fn admin(
     let (Some(settings), Some(census)) = (settings, census) else { return Ok(None) };
     let address = settings.door.listen.clone();
     let tls = tls::server(settings.tls.as_ref())?;
-    let opened = AdminDoor::open(settings, tls, census, ground).await;
+    let opened = AdminDoor::open(settings, tls, census, ground);
     opened.map(Some).map_err(|source| StartError::Listen { address, source })
 }
 

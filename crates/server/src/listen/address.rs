@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
 
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +68,10 @@ impl ListenAddress {
     }
 }
 
+/// How many connections may wait to be accepted; the kernel lets no more wait than `net.core.somaxconn`. With the usual 128, a
+/// burst of clients that come back after a restart does not fit, and who finds no place tries again a second later.
+const WAITING_MAX: u32 = 4096;
+
 /// A bound socket.
 #[derive(Debug)]
 pub(crate) enum Listener {
@@ -94,12 +98,21 @@ pub(crate) enum Accepted {
 }
 
 impl Listener {
-    pub(crate) async fn bind(address: &ListenAddress) -> io::Result<Self> {
+    pub(crate) fn bind(address: &ListenAddress) -> io::Result<Self> {
         match address {
-            ListenAddress::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
+            ListenAddress::Tcp(address) => {
+                let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+                // The connections of a process that has just ended do not keep the next one from the address.
+                socket.set_reuseaddr(true)?;
+                socket.bind(*address)?;
+                Ok(Self::Tcp(socket.listen(WAITING_MAX)?))
+            }
             ListenAddress::Unix(path) => {
                 remove_dead_socket(path)?;
-                Ok(Self::Unix(UnixListener::bind(path)?, SocketFile(path.clone())))
+                let socket = UnixSocket::new_stream()?;
+                socket.bind(path)?;
+                let file = SocketFile(path.clone());
+                Ok(Self::Unix(socket.listen(WAITING_MAX)?, file))
             }
         }
     }
@@ -142,6 +155,10 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
     use super::*;
 
     #[test]
@@ -151,6 +168,30 @@ mod tests {
         }
         for bad in ["", "8080", ":8080", "localhost:8080", "127.0.0.1", "unix:", "http://127.0.0.1:80"] {
             assert!(bad.parse::<ListenAddress>().is_err(), "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_burst_of_clients_may_wait_to_be_accepted() {
+        let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        let burst = most.trim().parse().unwrap_or(300).min(300);
+        let folder = tempfile::tempdir().unwrap();
+        let unix = ListenAddress::Unix(folder.path().join("burst.sock"));
+        for address in [unix, "127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap()] {
+            // Nobody accepts.
+            let listener = Listener::bind(&address).unwrap();
+            let (mut tcp, mut unix) = (Vec::new(), Vec::new());
+            for number in 0..burst {
+                // Who finds no place is never let in here.
+                let waits = Duration::from_secs(10);
+                match listener.address().unwrap() {
+                    ListenAddress::Tcp(address) => {
+                        let connected = timeout(waits, TcpStream::connect(address)).await;
+                        tcp.push(connected.unwrap_or_else(|_| panic!("no place for {number}")).unwrap());
+                    }
+                    ListenAddress::Unix(path) => unix.push(UnixStream::connect(path).await.unwrap()),
+                }
+            }
         }
     }
 }

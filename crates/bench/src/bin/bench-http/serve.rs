@@ -34,7 +34,7 @@ pub(crate) fn serve(server: Server, upstream: Option<&str>) -> Result<()> {
 }
 
 async fn listen(server: Server, upstream: Option<String>) -> Result<()> {
-    let listener = serve::listener().await?;
+    let listener = serve::listener()?;
     let router = match server {
         Server::Upstream => return application::serve(listener).await,
         Server::Forward => return forward::serve(listener, &upstream.ok_or("no upstream")?).await,

@@ -38,7 +38,7 @@ pub(crate) fn serve(server: Server, url: Option<&str>) -> Result<()> {
 async fn listen(server: Server, url: String) -> Result<()> {
     let bare = application::router();
     let router = match server {
-        Server::Upstream => return application::serve(serve::listener().await?).await,
+        Server::Upstream => return application::serve(serve::listener()?).await,
         Server::LayeredRedis => {
             let store = RedisStore::connect(&url, onlyonce_store_redis::Options::default()).await?;
             layered::around(bare, Arc::new(store)).await?
@@ -55,5 +55,5 @@ async fn listen(server: Server, url: String) -> Result<()> {
             idempotent::around(bare, store)
         }
     };
-    serve::router(serve::listener().await?, router).await
+    serve::router(serve::listener()?, router).await
 }
