@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use onlyonce_core::store::Listing;
 use onlyonce_core::transition::{Claim, ClaimAnswer, CompleteAnswer, Token};
-use onlyonce_core::{Fence, Store};
+use onlyonce_core::{Fence, Store, StoreError};
 use onlyonce_store_postgres::PostgresStore;
 use onlyonce_testkit::Soak;
 use onlyonce_testkit::servers::PostgresEnd;
@@ -123,19 +123,30 @@ async fn verify(store: &PostgresStore, said: &Said) {
         }
     }
     for (key, fence) in &said.granted {
-        let record = store.lookup(&id_of(*key)).await.expect("readable").expect("a granted record is there");
+        let id = id_of(*key);
+        let record = insisting(|| store.lookup(&id)).await.expect("a granted record is there");
         assert_eq!(record.fence, *fence, "key {key}");
         let answer = claim(store, &claim_of(*key)).await;
         assert!(!matches!(answer, ClaimAnswer::Granted(_)), "key {key} was granted a second time");
     }
-    store.list(&Listing::default()).await.expect("every record can be read");
+    let listing = Listing::default();
+    insisting(|| store.list(&listing)).await;
 }
 
-/// Claims; a connection that broke with the server is replaced by the next call.
 async fn claim(store: &PostgresStore, claim: &Claim) -> ClaimAnswer {
+    insisting(|| store.claim(claim)).await
+}
+
+/// Asks until the store answers: a connection that broke with the server is replaced by the next call. What cannot be read is
+/// an answer, and a wrong one.
+async fn insisting<T, F>(ask: impl Fn() -> F) -> T
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
     for _ in 0..20 {
-        if let Ok(answer) = store.claim(claim).await {
-            return answer;
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(error) => assert!(error.is_retryable(), "{error:?}"),
         }
     }
     panic!("the store does not come back");
