@@ -58,11 +58,14 @@ impl Browser {
         self.driver.tell("execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// Waits until an expression is true, and gives what it is then.
+    /// Waits until an expression is true, and gives what it is then. What it reads of an element that is not there yet
+    /// is waited for as well.
     pub(crate) fn until(&self, expression: &str) -> Value {
         let script = format!(
             "{WORDS} const done = arguments[arguments.length - 1]; \
-             const look = () => {{ const seen = ({expression}); if (seen) done(seen); else setTimeout(look, 40); }}; look();"
+             const read = () => {{ try {{ return ({expression}); }} \
+             catch (error) {{ if (!(error instanceof TypeError)) throw error; }} }}; \
+             const look = () => {{ const seen = read(); if (seen) done(seen); else setTimeout(look, 40); }}; look();"
         );
         self.driver.try_tell("execute/async", &json!({ "script": script, "args": [] })).unwrap_or_else(
             |refusal| {
