@@ -128,7 +128,7 @@ fn list(numbers: &[u64]) -> Option<String> {
 }
 
 /// Builds a program of `crates/bench`.
-fn build(workspace: &Workspace, binary: &str, features: &[&str]) -> Result<PathBuf> {
+pub(crate) fn build(workspace: &Workspace, binary: &str, features: &[&str]) -> Result<PathBuf> {
     build_package(workspace, "crates/bench", binary, features)
 }
 

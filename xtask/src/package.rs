@@ -9,6 +9,7 @@ mod deb;
 mod image;
 mod linked;
 mod standalone;
+mod trained;
 
 use std::path::PathBuf;
 
@@ -35,6 +36,17 @@ pub(crate) enum Package {
     /// Make a Debian package of the binary that the tests are run with, unpack it and use it, as `cargo xtask test` does.
     #[command(after_help = "Example: cargo xtask package check")]
     Check,
+    /// A binary that is faster where callers wait: built to count what it does, run under load, and built again by the counts.
+    ///
+    /// About half an hour. Needs wrk, h2load, Redis, Postgres and llvm-profdata; Debian packages that are missing are
+    /// installed with apt-get, which needs root; no service is started. `package deb --binary` makes a package of it, and
+    /// `bench http --onlyonce` measures it.
+    #[command(after_help = "Example: cargo xtask package trained --output dist")]
+    Trained {
+        /// Where the binary goes [default: the target folder's `package`]
+        #[arg(long, value_name = "DIR")]
+        output: Option<PathBuf>,
+    },
     /// A binary without shared libraries: with musl where rustup has it, else with a static glibc. It says which.
     #[command(after_help = "Example: cargo xtask package static --output dist")]
     Static {
@@ -73,6 +85,10 @@ pub(crate) fn run(package: &Package) -> Result<()> {
         Package::Check => check(&workspace)?,
         Package::Static { profile, output } => {
             let made = standalone::make(&workspace, profile, &folder(output))?;
+            println!("{}", made.display());
+        }
+        Package::Trained { output } => {
+            let made = trained::make(&workspace, &folder(output))?;
             println!("{}", made.display());
         }
         Package::Image { binary, output } => {

@@ -4,11 +4,14 @@
 //! version, so that nothing on the machine is replaced and a second run finds it ready.
 
 mod debian;
+mod llvm;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{Result, process};
+
+pub(crate) use llvm::Compiler;
 
 /// A program that a step needs.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +68,8 @@ pub(crate) const NGINX: Tool = debian("nginx", &["sh", "-c", "nginx -v 2>&1"], "
 /// Fails when it has told its version.
 pub(crate) const WRK: Tool =
     debian("wrk", &["sh", "-c", "command -v wrk >/dev/null && wrk -v | head -n 1"], "wrk");
+/// Load over HTTP/2.
+pub(crate) const H2LOAD: Tool = debian("h2load", &["h2load", "--version"], "nghttp2-client");
 /// Checks and tries the alert rules; the server that it comes with is not started.
 pub(crate) const PROMTOOL: Tool = debian("promtool", &["promtool", "--version"], "prometheus");
 pub(crate) const CURL: Tool = debian("curl", &["curl", "--version"], "curl");

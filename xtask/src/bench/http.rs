@@ -1,5 +1,6 @@
 //! Runs `bench-http` with the sidecar as it is shipped: nginx and wrk are installed, the folder is beside what is built.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use clap::Args;
@@ -23,6 +24,9 @@ pub(crate) struct Arguments {
     /// At how many connections the proxies are measured [default: 64,256]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1024))]
     connections: Vec<u64>,
+    /// Measure this program [default: a release build is made]
+    #[arg(long, value_name = "FILE")]
+    onlyonce: Option<PathBuf>,
     /// Only this part [default: both]
     #[arg(long, value_name = "PART", value_parser = ["proxies", "layers"])]
     part: Option<String>,
@@ -39,7 +43,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let workspace = Workspace::read()?;
     tools::install(&[tools::NGINX, tools::WRK])?;
     // One after the other: in one build the features that one asks for would change the other.
-    let onlyonce = build_package(&workspace, "crates/cli", "onlyonce", &[])?;
+    let onlyonce = match &arguments.onlyonce {
+        Some(onlyonce) => onlyonce.clone(),
+        None => build_package(&workspace, "crates/cli", "onlyonce", &[])?,
+    };
     let program = build(&workspace, "bench-http", &["http"])?;
     let mut command = Command::new(program);
     command.arg("--folder").arg(workspace.target_dir.join("bench-http")).arg("--onlyonce").arg(onlyonce);
@@ -47,7 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn with<'c>(command: &'c mut Command, arguments: &Arguments) -> &'c mut Command {
-    let Arguments { rounds, seconds, minutes, connections, part, unpinned, quick } = arguments;
+    let Arguments { rounds, seconds, minutes, connections, onlyonce: _, part, unpinned, quick } = arguments;
     let options = [
         ("--rounds", number(*rounds)),
         ("--seconds", number(*seconds)),

@@ -1,0 +1,95 @@
+//! Two sidecars one behind the other, with TLS and HTTP/2 before and between them, under load from h2load.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use onlyonce_bench::machine;
+use onlyonce_bench::started::Started;
+use onlyonce_bench::starter::Starter;
+use onlyonce_bench::workplace::Workplace;
+
+use crate::Result;
+
+const KEY: &str = "idempotency-key: 2f1c6a0e-7b1d-4f9a-9d0c-5f0c1d3a7e21";
+/// The version of HTTP, and what h2load calls it.
+const VERSIONS: [(&str, &[&str]); 2] = [("HTTP/2", &["-m", "8"]), ("HTTP/1.1", &["--h1"])];
+
+pub(crate) fn train(
+    starter: &mut Starter<'_>,
+    workplace: &Workplace,
+    onlyonce: &Path,
+    time: Duration,
+) -> Result<()> {
+    let folder = workplace.folder("secured")?;
+    let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+    fs::write(&certificate, made.cert.pem())?;
+    fs::write(&key, made.signing_key.serialize_pem())?;
+    let body = folder.join("body.json");
+    fs::write(&body, r#"{"amount":1999,"currency":"EUR","order":"A-1042"}"#)?;
+
+    let upstream = starter.upstream()?;
+    let secured = |starter: &mut Starter<'_>, upstream: &str| -> Result<Started> {
+        let folder = starter.folder("secured")?;
+        let mut command = starter.measured(onlyonce);
+        command.args(["proxy", "--listen", "127.0.0.1:0", "--threads", "1", "--store", "memory:"]);
+        command
+            .args(["--upstream", upstream, "--principal", "shared"])
+            .arg("--upstream-ca")
+            .arg(&certificate);
+        command.arg("--tls-certificate").arg(&certificate).arg("--tls-key").arg(&key);
+        starter.start("secured", &mut command, &folder, None)
+    };
+    let behind = secured(starter, &format!("http://{}", upstream.address()))?;
+    let before = secured(starter, &format!("https://{}", behind.address()))?;
+    for (version, options) in VERSIONS {
+        for header in [Some(KEY), None] {
+            let what = if header.is_some() { "replays" } else { "pass-through" };
+            eprintln!("TLS and {version}: {what}");
+            load(before.address(), options, header, &body, time)
+                .map_err(|error| format!("TLS and {version}, {what}: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Loads with h2load, and sees to it that requests were answered.
+fn load(
+    address: SocketAddr,
+    options: &[&str],
+    header: Option<&str>,
+    body: &Path,
+    time: Duration,
+) -> Result<()> {
+    let mut command = Command::new("h2load");
+    command.args(["-c", "16", "-D", &time.as_secs().to_string()]).args(options).arg("-d").arg(body);
+    command.args(["-H", "content-type: application/json"]);
+    command.args(header.into_iter().flat_map(|header| ["-H", header]));
+    command.arg(format!("https://{address}/payments"));
+    let output = machine::output(&mut command)?;
+    match answered(&output) {
+        Some(1..) => Ok(()),
+        _ => Err(format!("h2load saw no answer of 2xx: {output}").into()),
+    }
+}
+
+/// How many answers were of 2xx, as h2load says.
+fn answered(output: &str) -> Option<u64> {
+    let codes = output.lines().find_map(|line| line.strip_prefix("status codes: "))?;
+    codes.split_once(" 2xx")?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_counted() {
+        let output = "requests: 9 total, 9 started\nstatus codes: 7 2xx, 0 3xx, 2 4xx, 0 5xx\n";
+        assert_eq!(answered(output), Some(7));
+        assert_eq!(answered("no such line"), None);
+    }
+}
