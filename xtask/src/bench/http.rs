@@ -44,7 +44,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     tools::install(&[tools::NGINX, tools::WRK])?;
     // One after the other: in one build the features that one asks for would change the other.
     let onlyonce = match &arguments.onlyonce {
-        Some(onlyonce) => onlyonce.clone(),
+        // A name without a folder would be looked for among the programs of the machine.
+        Some(onlyonce) => {
+            onlyonce.canonicalize().map_err(|error| format!("{}: {error}", onlyonce.display()))?
+        }
         None => build_package(&workspace, "crates/cli", "onlyonce", &[])?,
     };
     let program = build(&workspace, "bench-http", &["http"])?;

@@ -61,7 +61,7 @@ fn train(workspace: &Workspace, onlyonce: &Path) -> Result<()> {
             .arg(folder)
             .arg("--onlyonce")
             .arg(onlyonce)
-            .args(["--rounds", "1", "--seconds", "2", "--waiters", "500"])
+            .args(["--rounds", "1", "--seconds", "2", "--waiters", "500", "--any-disk"])
             // Its figures are those of a program that counts: nobody is to read them.
             .stdout(std::process::Stdio::null()),
     )

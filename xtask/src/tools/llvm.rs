@@ -17,9 +17,7 @@ pub(crate) struct Compiler {
 impl Compiler {
     /// The one that cargo uses.
     pub(crate) fn read() -> Result<Self> {
-        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        let said =
-            process::probe(Path::new(&rustc), &["--version", "--verbose"]).ok_or("rustc does not run")?;
+        let said = process::probe(&rustc(), &["--version", "--verbose"]).ok_or("rustc does not run")?;
         Self::parse(&said).ok_or_else(|| format!("rustc names no host or no LLVM: {said}").into())
     }
 
@@ -33,7 +31,7 @@ impl Compiler {
     /// is missing.
     pub(crate) fn profdata(&self) -> Result<PathBuf> {
         let answers = |program: &Path| process::probe(program, &["--version"]).is_some();
-        let sysroot = process::probe(Path::new("rustc"), &["--print", "sysroot"]).unwrap_or_default();
+        let sysroot = process::probe(&rustc(), &["--print", "sysroot"]).unwrap_or_default();
         let of_rustup =
             Path::new(sysroot.trim()).join("lib/rustlib").join(&self.host).join("bin/llvm-profdata");
         let of_debian = PathBuf::from(format!("llvm-profdata-{}", self.llvm));
@@ -49,6 +47,11 @@ impl Compiler {
             Err(format!("{} was installed but does not run", of_debian.display()).into())
         }
     }
+}
+
+/// The program that cargo uses.
+fn rustc() -> PathBuf {
+    std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()).into()
 }
 
 #[cfg(test)]

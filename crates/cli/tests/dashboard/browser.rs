@@ -69,7 +69,13 @@ impl Browser {
         );
         self.driver.try_tell("execute/async", &json!({ "script": script, "args": [] })).unwrap_or_else(
             |refusal| {
-                panic!("waited for {expression}: {refusal}\n{}\n{:?}", self.text(), self.noted("browser"))
+                let script = format!("{WORDS} return {expression};");
+                let now = self.driver.try_tell("execute/sync", &json!({ "script": script, "args": [] }));
+                panic!(
+                    "waited for {expression}: {refusal}\nnow: {now:?}\n{}\n{:?}",
+                    self.text(),
+                    self.noted("browser")
+                )
             },
         )
     }

@@ -147,7 +147,10 @@ impl Common {
     }
 
     pub(super) fn observe(&self, id: &RecordId, fence: Fence, event: Event) {
-        self.observer.event(id, fence, event);
+        // Who only looks on must not stop the work, and least of all leave a grant behind.
+        if catch_unwind(AssertUnwindSafe(|| self.observer.event(id, fence, event))).is_err() {
+            tracing::error!(id = id.short(), ?event, "an observer panicked");
+        }
     }
 
     pub(super) fn observe_failure(&self, id: &RecordId, fence: Fence, error: &StoreError) {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use onlyonce_core::{
-    Conflict, Ending, EngineErrorKind, Fingerprint, Fingerprinted, Outcome, Policy, Quota, Reply, Request,
-    Rules,
+    Conflict, Ending, Engine, EngineErrorKind, Event, Fence, Fingerprint, Fingerprinted, MemoryStore,
+    Observer, Outcome, Policy, Quota, RecordId, Reply, Request, Rules,
 };
 use onlyonce_testkit::Fault;
 use onlyonce_testkit::fault::Operation;
@@ -137,4 +137,30 @@ async fn quotas_and_the_bound_of_a_batch_are_kept() {
     let too_many = vec!["a"; 1001];
     let refused = stage.engine.perform_many(calls(&stage, &too_many)).unwrap_err();
     assert_eq!(refused.kind(), EngineErrorKind::Misuse);
+}
+
+/// An observer with a defect: it cannot bear to hear of one record.
+#[derive(Debug)]
+struct Touchy(RecordId);
+
+impl Observer for Touchy {
+    fn event(&self, id: &RecordId, _: Fence, _: Event) {
+        assert!(*id != self.0, "the observer cannot bear it");
+    }
+}
+
+#[tokio::test]
+async fn an_observer_that_panics_stops_no_work() {
+    let mut stage = Stage::new(Policy::default()).await;
+    let touchy = Touchy(key("b").record_id(stage.engine.secret()));
+    // Under the secret that the id was made by.
+    let store = Arc::new(MemoryStore::default());
+    let secret = stage.engine.secret().clone();
+    stage.engine = Engine::builder(store).secret(secret).observer(Arc::new(touchy)).build().await.unwrap();
+    let mut told = Vec::new();
+    for performing in stage.engine.perform_many(calls(&stage, &["a", "b", "c"])).unwrap() {
+        told.push(performing.await.ok().as_ref().and_then(ran));
+    }
+    assert_eq!(told, [Some(0), Some(1), Some(2)]);
+    assert_eq!(stage.effects.load(Ordering::SeqCst), 3);
 }

@@ -70,16 +70,21 @@ fn load(
     command.args(header.into_iter().flat_map(|header| ["-H", header]));
     command.arg(format!("https://{address}/payments"));
     let output = machine::output(&mut command)?;
-    match answered(&output) {
-        Some(1..) => Ok(()),
-        _ => Err(format!("h2load saw no answer of 2xx: {output}").into()),
+    if is_answered(&output) {
+        Ok(())
+    } else {
+        Err(format!("h2load saw more refusals than answers of 2xx, or none: {output}").into())
     }
 }
 
-/// How many answers were of 2xx, as h2load says.
-fn answered(output: &str) -> Option<u64> {
-    let codes = output.lines().find_map(|line| line.strip_prefix("status codes: "))?;
-    codes.split_once(" 2xx")?.0.parse().ok()
+/// Whether most answers were of 2xx, as h2load counts them.
+fn is_answered(output: &str) -> bool {
+    let codes = output.lines().find_map(|line| line.strip_prefix("status codes: ")).unwrap_or_default();
+    let count = |code: &str| {
+        let named = codes.split(", ").find_map(|part| part.strip_suffix(code));
+        named.and_then(|count| count.trim().parse::<u64>().ok()).unwrap_or_default()
+    };
+    count(" 2xx") > count(" 4xx") + count(" 5xx")
 }
 
 #[cfg(test)]
@@ -87,9 +92,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_counted() {
-        let output = "requests: 9 total, 9 started\nstatus codes: 7 2xx, 0 3xx, 2 4xx, 0 5xx\n";
-        assert_eq!(answered(output), Some(7));
-        assert_eq!(answered("no such line"), None);
+    fn answers_and_refusals_are_counted() {
+        let output = |codes: &str| format!("requests: 9 total, 9 started\nstatus codes: {codes}\n");
+        assert!(is_answered(&output("7 2xx, 0 3xx, 2 4xx, 0 5xx")));
+        assert!(!is_answered(&output("4 2xx, 0 3xx, 4 4xx, 1 5xx")));
+        assert!(!is_answered(&output("0 2xx, 0 3xx, 0 4xx, 0 5xx")) && !is_answered("no such line"));
     }
 }
