@@ -59,7 +59,9 @@ async fn ask(stage: &Stage, noise: &Noise) -> Option<u16> {
     if text.is_empty() || text.starts_with('\0') {
         return None;
     }
-    let status = text.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+    // What a mutation made a request of HTTP/1.0 is answered as one.
+    let rest = text.strip_prefix("HTTP/1.1 ").or_else(|| text.strip_prefix("HTTP/1.0 "));
+    let status = rest.and_then(|rest| rest.get(..3)?.parse().ok());
     assert!(status.is_some(), "{} was answered {text:?}", noise.bytes.escape_ascii());
     status
 }
