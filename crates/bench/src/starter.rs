@@ -54,9 +54,14 @@ impl<'a> Starter<'a> {
 
     /// A command for the sidecar on one thread in front of `upstream`, with its records in `store`.
     pub fn sidecar(&self, onlyonce: &Path, upstream: SocketAddr, store: &str) -> Command {
+        self.sidecar_before(onlyonce, &format!("http://{upstream}"), store)
+    }
+
+    /// The same in front of a URL.
+    pub fn sidecar_before(&self, onlyonce: &Path, upstream: &str, store: &str) -> Command {
         let mut command = self.measured(onlyonce);
-        command.args(["proxy", "--listen", "127.0.0.1:0", "--threads", "1", "--upstream"]);
-        command.arg(format!("http://{upstream}")).args(["--store", store]);
+        command.args(["proxy", "--listen", "127.0.0.1:0", "--threads", "1", "--upstream", upstream]);
+        command.args(["--store", store]);
         if store == "memory:" {
             roomy(&mut command);
         }

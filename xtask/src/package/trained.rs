@@ -24,9 +24,7 @@ pub(super) fn make(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
         fs::remove_dir_all(&counts)?;
     }
     fs::create_dir_all(&counts)?;
-    let counting = work.join("onlyonce-counting");
-    let built = build(workspace, &compiler, &work, &format!("-Cprofile-generate={}", counts.display()))?;
-    fs::copy(built, &counting)?;
+    let counting = build(workspace, &compiler, &work, &format!("-Cprofile-generate={}", counts.display()))?;
     train(workspace, &counting)?;
     let profile = work.join("profile.profdata");
     process::run(Command::new(profdata).args(["merge", "--output"]).arg(&profile).arg(&counts))?;

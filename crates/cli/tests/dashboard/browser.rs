@@ -54,8 +54,13 @@ impl Browser {
 
     /// The value of an expression in the page.
     pub(crate) fn value(&self, expression: &str) -> Value {
+        self.try_value(expression).unwrap_or_else(|refusal| panic!("{expression}: {refusal}"))
+    }
+
+    /// The same, where there may be none.
+    fn try_value(&self, expression: &str) -> Result<Value, String> {
         let script = format!("{WORDS} return {expression};");
-        self.driver.tell("execute/sync", &json!({ "script": script, "args": [] }))
+        self.driver.try_tell("execute/sync", &json!({ "script": script, "args": [] }))
     }
 
     /// Waits until an expression is true, and gives what it is then. What it reads of an element that is not there yet
@@ -69,8 +74,7 @@ impl Browser {
         );
         self.driver.try_tell("execute/async", &json!({ "script": script, "args": [] })).unwrap_or_else(
             |refusal| {
-                let script = format!("{WORDS} return {expression};");
-                let now = self.driver.try_tell("execute/sync", &json!({ "script": script, "args": [] }));
+                let now = self.try_value(expression);
                 panic!(
                     "waited for {expression}: {refusal}\nnow: {now:?}\n{}\n{:?}",
                     self.text(),

@@ -4,9 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use onlyonce_bench::starter::sidecar_program;
-
-use crate::Result;
 
 /// Put load on `onlyonce proxy` over every store, and with TLS and HTTP/2 on both sides.
 ///
@@ -21,7 +18,7 @@ pub(crate) struct Arguments {
     pub(crate) folder: PathBuf,
     /// The program that is trained [default: `onlyonce` beside this program]
     #[arg(long, value_name = "FILE")]
-    onlyonce: Option<PathBuf>,
+    pub(crate) onlyonce: Option<PathBuf>,
     /// How long each kind of load lasts.
     #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
@@ -47,11 +44,6 @@ pub(crate) enum Server {
 impl Arguments {
     pub(crate) fn window(&self) -> Duration {
         Duration::from_secs(u64::from(self.seconds))
-    }
-
-    /// The program that is trained.
-    pub(crate) fn onlyonce(&self) -> Result<PathBuf> {
-        sidecar_program(self.onlyonce.as_deref())
     }
 }
 

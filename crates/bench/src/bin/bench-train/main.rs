@@ -8,13 +8,15 @@ mod arguments;
 mod secured;
 mod stores;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
 pub(crate) use onlyonce_bench::Result;
 use onlyonce_bench::pins::Pins;
 use onlyonce_bench::serve::{self, application};
-use onlyonce_bench::starter::Starter;
+use onlyonce_bench::starter::{Starter, sidecar_program};
 use onlyonce_bench::workplace::Workplace;
 use tokio::runtime::Builder;
 
@@ -37,10 +39,20 @@ fn main() -> ExitCode {
     }
 }
 
+/// What is trained, and with what.
+struct Training<'a> {
+    onlyonce: PathBuf,
+    workplace: &'a Workplace,
+    starter: Starter<'a>,
+    /// How long each kind of load lasts.
+    time: Duration,
+}
+
 fn train(arguments: &Arguments) -> Result<()> {
-    let onlyonce = arguments.onlyonce()?;
+    let onlyonce = sidecar_program(arguments.onlyonce.as_deref())?;
     let workplace = Workplace::take(&arguments.folder)?;
-    let mut starter = Starter::new(&workplace, Pins::new(true))?;
-    stores::train(&mut starter, &workplace, &onlyonce, arguments.window())?;
-    secured::train(&mut starter, &workplace, &onlyonce, arguments.window())
+    let starter = Starter::new(&workplace, Pins::new(true))?;
+    let mut training = Training { onlyonce, workplace: &workplace, starter, time: arguments.window() };
+    stores::train(&mut training)?;
+    secured::train(&mut training)
 }

@@ -9,20 +9,15 @@ use std::time::Duration;
 use onlyonce_bench::machine;
 use onlyonce_bench::started::Started;
 use onlyonce_bench::starter::Starter;
-use onlyonce_bench::workplace::Workplace;
 
-use crate::Result;
+use crate::{Result, Training};
 
 const KEY: &str = "idempotency-key: 2f1c6a0e-7b1d-4f9a-9d0c-5f0c1d3a7e21";
 /// The version of HTTP, and what h2load calls it.
 const VERSIONS: [(&str, &[&str]); 2] = [("HTTP/2", &["-m", "8"]), ("HTTP/1.1", &["--h1"])];
 
-pub(crate) fn train(
-    starter: &mut Starter<'_>,
-    workplace: &Workplace,
-    onlyonce: &Path,
-    time: Duration,
-) -> Result<()> {
+pub(crate) fn train(training: &mut Training<'_>) -> Result<()> {
+    let Training { onlyonce, workplace, starter, time } = training;
     let folder = workplace.folder("secured")?;
     let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])?;
@@ -34,12 +29,8 @@ pub(crate) fn train(
     let upstream = starter.upstream()?;
     let secured = |starter: &mut Starter<'_>, upstream: &str| -> Result<Started> {
         let folder = starter.folder("secured")?;
-        let mut command = starter.measured(onlyonce);
-        command.args(["proxy", "--listen", "127.0.0.1:0", "--threads", "1", "--store", "memory:"]);
-        command
-            .args(["--upstream", upstream, "--principal", "shared"])
-            .arg("--upstream-ca")
-            .arg(&certificate);
+        let mut command = starter.sidecar_before(onlyonce, upstream, "memory:");
+        command.args(["--principal", "shared"]).arg("--upstream-ca").arg(&certificate);
         command.arg("--tls-certificate").arg(&certificate).arg("--tls-key").arg(&key);
         starter.start("secured", &mut command, &folder, None)
     };
@@ -49,7 +40,7 @@ pub(crate) fn train(
         for header in [Some(KEY), None] {
             let what = if header.is_some() { "replays" } else { "pass-through" };
             eprintln!("TLS and {version}: {what}");
-            load(before.address(), options, header, &body, time)
+            load(before.address(), options, header, &body, *time)
                 .map_err(|error| format!("TLS and {version}, {what}: {error}"))?;
         }
     }
