@@ -14,6 +14,9 @@ use crate::args::exit_codes;
 use crate::failure::Failure;
 use crate::output::write_line;
 
+/// How many sockets that have something to say are listened to before the next are asked.
+const EVENTS_TOGETHER: usize = 32;
+
 /// Put idempotency in front of an HTTP service
 ///
 /// Requests with an `Idempotency-Key` run once; retries get the recorded answer. Everything else passes through.
@@ -246,6 +249,8 @@ pub(crate) fn run(args: ProxyArgs) -> Result<(), Failure> {
     if let Some(threads) = args.threads {
         runtime.worker_threads(threads.into());
     }
+    // So much is taken up at a time that it is still at hand for the processor when it is sent on.
+    runtime.max_io_events_per_tick(EVENTS_TOGETHER);
     let runtime = runtime.enable_all().build().map_err(|error| Failure::System(Box::new(error)))?;
     runtime.block_on(async {
         // ORDER: before the address is told, so that whoever reads it can end us properly.

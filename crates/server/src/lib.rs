@@ -44,6 +44,7 @@ mod events;
 mod metrics;
 mod census;
 mod traces;
+mod turn;
 mod otlp;
 mod logging;
 mod timer;

@@ -24,6 +24,7 @@ use super::wire::Wire;
 use crate::body::OnItsWay;
 use crate::http1::{Incoming, Sending};
 use crate::timer::Timer;
+use crate::turn;
 
 /// How long the rest of a body that is not here with its head is waited for.
 const REST_WITHIN: Duration = Duration::from_millis(250);
@@ -151,6 +152,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Usual<'_, IO> {
     /// Sends the answer. `false` when that did not succeed: the connection is of no more use then.
     async fn send(&mut self, answer: Response<Answer>, is_head: bool, is_last: bool) -> bool {
         answer::start(&mut self.sending, answer, is_head, is_last);
+        turn::others_first().await;
         let sent = poll_fn(|cx| match self.sending.poll(self.wire, cx) {
             Poll::Ready(Ok(())) => Poll::Ready(true),
             Poll::Ready(Err(error)) => {

@@ -21,6 +21,7 @@ use super::connect::Connector;
 use super::line::{Broken, Line};
 use crate::clock;
 use crate::http1::Remaining;
+use crate::turn;
 
 /// How often connections that wait are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -102,6 +103,7 @@ impl Pool {
         request: Box<Request<Body>>,
         within: Duration,
     ) -> Result<Response<Answer>, Failure> {
+        turn::others_first().await;
         let now = clock::after(Duration::ZERO);
         let until = clock::later(now, within);
         let mut line = self.line(now, until).await?;
