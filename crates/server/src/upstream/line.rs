@@ -67,10 +67,15 @@ impl std::error::Error for Broken {
 /// How many fields are added to an answer on its way to the client: whether it is a replay, and seldom another.
 const ADDED: usize = 2;
 
+/// Up to here a body shares its memory with the head.
+const TOGETHER_MAX: usize = 4 * 1024;
+
 /// One connection.
 pub(super) struct Line {
     pub(super) io: Stream,
     incoming: Incoming,
+    /// A copy of what stood behind the head of the answer, in the head's own memory.
+    behind: Bytes,
     sending: Sending<Body>,
     /// Whether another request may follow the one it is at.
     is_kept: bool,
@@ -85,6 +90,7 @@ impl Line {
         Self {
             io,
             incoming: Incoming::default(),
+            behind: Bytes::new(),
             sending: Sending::default(),
             is_kept: true,
             unsent: None,
@@ -157,10 +163,15 @@ impl Line {
 
     /// The body of an answer, if all of it came with the head.
     pub(super) fn whole(&mut self, remaining: &mut Remaining) -> Option<Bytes> {
+        let behind = std::mem::take(&mut self.behind);
         let Remaining::Sized(length) = *remaining else { return None };
         let length = usize::try_from(length).ok().filter(|length| *length <= self.incoming.bytes().len())?;
         *remaining = Remaining::Sized(0);
-        Some(self.incoming.take(length))
+        if length > behind.len() {
+            return Some(self.incoming.take(length));
+        }
+        self.incoming.skip(length);
+        Some(behind.slice(..length))
     }
 
     /// Sends the rest of a request whose answer has ended.
@@ -251,9 +262,11 @@ impl Line {
                 continue;
             }
             let is_http10 = parsed.version == Some(0);
-            let copy = Bytes::copy_from_slice(&bytes[..count]);
+            // A short body is copied together with its head: one piece of memory for both.
+            let copy = Bytes::copy_from_slice(&bytes[..bytes.len().min(count + TOGETHER_MAX)]);
             let mut fields = fields(parsed.headers, bytes, &copy, ADDED)?;
             self.incoming.skip(count);
+            self.behind = copy.slice(count..);
             self.is_kept &= !is_listed(&fields, &CONNECTION, "close");
             self.is_kept &= !is_http10 || is_listed(&fields, &CONNECTION, "keep-alive");
             let has_content =

@@ -12,6 +12,9 @@ use crate::listen::Received;
 /// The largest body that is served here.
 const BODY_MAX: usize = 64 * 1024;
 
+/// Up to here a body shares its memory with the head.
+const TOGETHER_MAX: usize = 4 * 1024;
+
 /// How many fields are added to a request on its way to the upstream: the grant's, the client's and ours.
 const ADDED: usize = 6;
 
@@ -28,21 +31,29 @@ pub(super) fn take(incoming: &mut Incoming) -> Result<Request<Received>, Not> {
     if bytes.len() < head + length {
         return Err(Not::Whole);
     }
-    let request = request(&parsed, bytes, head).ok_or(Not::Usual)?;
+    // A short body is copied together with its head: one piece of memory for both.
+    let is_together = length <= TOGETHER_MAX;
+    let copy = Bytes::copy_from_slice(&bytes[..if is_together { head + length } else { head }]);
+    let request = request(&parsed, bytes, &copy).ok_or(Not::Usual)?;
     incoming.skip(head);
-    Ok(request.map(|()| Received::whole(incoming.take(length))))
+    let body = if is_together {
+        incoming.skip(length);
+        copy.slice(head..)
+    } else {
+        incoming.take(length)
+    };
+    Ok(request.map(|()| Received::whole(body)))
 }
 
-/// The request that was parsed from `bytes`. `None` for whatever is hyper's: it reads it anew, and says what is wrong with it
+/// The request that was parsed from `bytes`, of which `copy` is one. `None` for whatever is hyper's: it reads it anew, and says what is wrong with it
 /// if something is.
-fn request(parsed: &httparse::Request<'_, '_>, bytes: &[u8], head: usize) -> Option<Request<()>> {
-    let copy = Bytes::copy_from_slice(&bytes[..head]);
-    let target = shared(parsed.path?.as_bytes(), bytes, &copy);
+fn request(parsed: &httparse::Request<'_, '_>, bytes: &[u8], copy: &Bytes) -> Option<Request<()>> {
+    let target = shared(parsed.path?.as_bytes(), bytes, copy);
     let mut request = Request::new(());
     *request.method_mut() = Method::from_bytes(parsed.method?.as_bytes()).ok()?;
     *request.uri_mut() = Uri::from_maybe_shared(target).ok()?;
     *request.version_mut() = Version::HTTP_11;
-    *request.headers_mut() = fields(parsed.headers, bytes, &copy, ADDED).ok()?;
+    *request.headers_mut() = fields(parsed.headers, bytes, copy, ADDED).ok()?;
     Some(request)
 }
 
