@@ -3,6 +3,7 @@
 //! It is created once, atomically, in the store (see [`Store::secret`](crate::Store::secret)) or read from a file;
 //! a process that holds another one refuses to start. This file never prints it.
 
+use std::cell::Cell;
 use std::fmt;
 
 use crate::error::RandomError;
@@ -74,6 +75,12 @@ const HELD_BYTES_MAX: usize = 1024;
 /// What the fields of most requests take.
 const HELD_BYTES_USUAL: usize = 384;
 
+thread_local! {
+    /// The room of the last hasher, for the next one on this thread: three are made for a request, one after the other, and
+    /// what was just used is still at hand for the processor.
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 /// Keyed BLAKE3 over length-prefixed fields: `ab`+`c` and `a`+`bc` never hash alike.
 ///
 /// Fields are held and hashed in one go where they are few, as they mostly are: a hasher that can go on takes two
@@ -88,7 +95,11 @@ pub(crate) struct FieldHasher {
 
 impl FieldHasher {
     fn new(key: &[u8; 32]) -> Self {
-        Self { key: *key, held: Vec::with_capacity(HELD_BYTES_USUAL), hashed: None }
+        // A thread that ends has none any more.
+        let mut held = ROOM.try_with(Cell::take).unwrap_or_default();
+        held.clear();
+        held.reserve(HELD_BYTES_USUAL);
+        Self { key: *key, held, hashed: None }
     }
 
     pub(crate) fn field(&mut self, bytes: &[u8]) {
@@ -113,6 +124,8 @@ impl FieldHasher {
             None => blake3::keyed_hash(&self.key, &self.held),
             Some(_) => self.hash_held().finalize(),
         };
+        // What was held is at most `HELD_BYTES_MAX` and a length, so its room stays small.
+        let _ = ROOM.try_with(|room| room.set(self.held));
         *hash.as_bytes()
     }
 }
