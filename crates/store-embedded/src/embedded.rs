@@ -1,6 +1,7 @@
 //! The embedded store behind the [`Store`] trait: reads where it can, hands the rest to the committer.
 
 use std::fmt;
+use std::future::ready;
 use std::path::Path;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -109,20 +110,29 @@ impl EmbeddedStore {
     ///
     /// What is durable is a state that was current at some moment of this call: answering by it is answering in order.
     fn run<T: Send + 'static>(&self, command: Command, pick: fn(Answer) -> Option<T>) -> StoreFuture<'_, T> {
-        Box::pin(async move {
-            self.shared.check()?;
-            let mut absent_at = None;
-            // Only claims: the others come from owners and nearly always write.
-            if matches!(command, Command::Claim(_)) {
-                match self.answer_without_writing(&command)? {
-                    Seen::Enough(answer) => return picked(answer, pick),
-                    Seen::Absent(version) => absent_at = Some(version),
-                    Seen::Changes => {}
-                }
+        // Handed over before there is a future, which would else carry the command while it waits.
+        match self.hand_over(command) {
+            Ok(Handed::Answered(answer)) => Box::pin(ready(picked(answer, pick))),
+            Ok(Handed::Waits(replied)) => Box::pin(async move {
+                let mut answers = replied.await.map_err(|_| closing())?;
+                picked(answers.pop().unwrap_or_else(|| Err(closing()))?, pick)
+            }),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
+    fn hand_over(&self, command: Command) -> Result<Handed, StoreError> {
+        self.shared.check()?;
+        let mut absent_at = None;
+        // Only claims: the others come from owners and nearly always write.
+        if matches!(command, Command::Claim(_)) {
+            match self.answer_without_writing(&command)? {
+                Seen::Enough(answer) => return Ok(Handed::Answered(answer)),
+                Seen::Absent(version) => absent_at = Some(version),
+                Seen::Changes => {}
             }
-            let mut answers = self.submit(vec![command], absent_at).await?;
-            picked(answers.pop().unwrap_or_else(|| Err(closing()))?, pick)
-        })
+        }
+        Ok(Handed::Waits(self.submit(vec![command], absent_at)?))
     }
 
     fn run_many<T, C>(
@@ -137,11 +147,11 @@ impl EmbeddedStore {
     {
         if commands.len() > BATCH_MAX {
             let doing = "running a batch of more than 1000 commands";
-            return Box::pin(std::future::ready(Err(StoreError::new(StoreErrorKind::Misuse, doing))));
+            return Box::pin(ready(Err(StoreError::new(StoreErrorKind::Misuse, doing))));
         }
         let commands: Vec<_> = commands.iter().cloned().map(wrap).collect();
         Box::pin(async move {
-            let answers = self.submit(commands, None).await?;
+            let answers = self.submit(commands, None)?.await.map_err(|_| closing())?;
             Ok(answers.into_iter().map(|answer| picked(answer?, pick)).collect())
         })
     }
@@ -157,15 +167,22 @@ impl EmbeddedStore {
         Ok(if change == Change::Keep { Seen::Enough(answer) } else { Seen::Changes })
     }
 
-    async fn submit(
-        &self,
-        commands: Vec<Command>,
-        absent_at: Option<Version>,
-    ) -> Result<Batch<Answer>, StoreError> {
+    fn submit(&self, commands: Vec<Command>, absent_at: Option<Version>) -> Result<Replied, StoreError> {
         let (reply, replied) = Reply::channel();
         self.shared.push(Job::Commands(commands, absent_at, reply))?;
-        replied.await.map_err(|_| closing())
+        Ok(replied)
     }
+}
+
+/// Where the answers of commands come in.
+type Replied = oneshot::Receiver<Batch<Answer>>;
+
+/// What became of a command.
+enum Handed {
+    /// It is answered: nothing is to be written.
+    Answered(Answer),
+    /// The disk is waited for.
+    Waits(Replied),
 }
 
 /// What a claim sees before it waits for the disk.
@@ -310,7 +327,7 @@ impl Store for EmbeddedStore {
     }
 
     fn watch<'a>(&'a self, id: &'a RecordId) -> StoreFuture<'a, Watch> {
-        Box::pin(std::future::ready(self.shared.check().map(|()| self.shared.watches.watch(id))))
+        Box::pin(ready(self.shared.check().map(|()| self.shared.watches.watch(id))))
     }
 
     fn secret<'a>(&'a self, offered: &'a Secret) -> StoreFuture<'a, Secret> {
