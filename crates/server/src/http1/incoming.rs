@@ -1,8 +1,9 @@
 //! What comes in on a connection, and the body in it.
 
+use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::HeaderMap;
@@ -18,6 +19,12 @@ const ROOM_MAX: usize = 256 * 1024;
 
 /// Up to here, bytes are copied out of the room that they were read into, which then serves again.
 const COPY_MAX: usize = 4 * 1024;
+
+thread_local! {
+    /// Room that nobody on this thread has bytes in. A connection needs some only from when it has read until that is used:
+    /// one room for all of them is always at hand for the processor, and those who wait hold none.
+    static SPARE: Cell<BytesMut> = Cell::new(BytesMut::new());
+}
 
 /// Bytes that were read and not yet used.
 #[derive(Debug)]
@@ -43,12 +50,26 @@ impl Incoming {
         io: &mut IO,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        self.bytes.reserve(self.room);
-        let count = ready!(poll_read_buf(Pin::new(io), cx, &mut self.bytes))?;
-        if count >= self.room {
-            self.room = (self.room * 2).min(ROOM_MAX);
+        if self.bytes.capacity() == 0 {
+            // A thread that ends has none to spare.
+            self.bytes = SPARE.try_with(Cell::take).unwrap_or_default();
         }
-        Poll::Ready(Ok(count))
+        self.bytes.reserve(self.room);
+        let filled = poll_read_buf(Pin::new(io), cx, &mut self.bytes);
+        match &filled {
+            Poll::Ready(Ok(count)) if *count >= self.room => self.room = (self.room * 2).min(ROOM_MAX),
+            Poll::Ready(Ok(1..)) => {}
+            _ => self.spare(),
+        }
+        filled
+    }
+
+    /// Lets go of room that has nothing in it. Who reads much at once keeps the larger room that it has made.
+    fn spare(&mut self) {
+        if self.bytes.is_empty() && self.room == ROOM {
+            let room = std::mem::take(&mut self.bytes);
+            let _ = SPARE.try_with(|spare| spare.set(room));
+        }
     }
 
     /// Takes `count` bytes from the front.
@@ -60,13 +81,14 @@ impl Incoming {
             return self.bytes.split_to(count).freeze();
         }
         let taken = Bytes::copy_from_slice(&self.bytes[..count]);
-        self.bytes.advance(count);
+        self.skip(count);
         taken
     }
 
     /// The same where nobody wants them.
     pub(crate) fn skip(&mut self, count: usize) {
         self.bytes.advance(count);
+        self.spare();
     }
 }
 
@@ -160,6 +182,45 @@ mod tests {
             }
         }
         Err(Malformed::Head)
+    }
+
+    /// Reads once, from what is there.
+    fn filled(incoming: &mut Incoming, mut from: &[u8]) {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(matches!(incoming.poll_fill(&mut from, &mut cx), Poll::Ready(Ok(_))));
+    }
+
+    #[test]
+    fn who_has_nothing_holds_no_room_and_the_next_one_gets_it() {
+        let [mut first, mut second, mut third] = [(); 3].map(|()| Incoming::default());
+        filled(&mut first, b"first");
+        let room = first.bytes.as_ptr();
+        filled(&mut second, b"second");
+        assert_eq!(&*first.take(5), b"first");
+        assert_eq!(first.bytes.capacity(), 0);
+        filled(&mut third, b"third");
+        assert_eq!(third.bytes.as_ptr(), room);
+        assert_eq!((second.bytes(), third.bytes()), (&b"second"[..], &b"third"[..]));
+        // What was put where something else stood is all that is seen.
+        third.skip(3);
+        assert_eq!(third.bytes(), b"rd");
+        filled(&mut third, b" and more");
+        assert_eq!(third.bytes(), b"rd and more");
+    }
+
+    #[test]
+    fn what_was_taken_stays_as_it_was_when_the_room_is_used_again() {
+        let (mut incoming, large) = (Incoming::default(), vec![b'a'; ROOM]);
+        filled(&mut incoming, &large);
+        filled(&mut incoming, &large);
+        assert!(incoming.room > ROOM, "who reads much keeps its room");
+        incoming.room = ROOM;
+        // The one is copied, the other is not.
+        let taken = [incoming.take(10), incoming.take(2 * ROOM - 10)];
+        filled(&mut incoming, &[b'b'; 100]);
+        filled(&mut Incoming::default(), &[b'c'; 100]);
+        assert!(taken.iter().all(|taken| taken.iter().all(|byte| *byte == b'a')));
+        assert_eq!(incoming.bytes(), [b'b'; 100]);
     }
 
     fn chunked() -> Remaining {

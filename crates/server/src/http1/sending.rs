@@ -1,5 +1,6 @@
 //! A head and a body on their way out. What is small leaves in one write with the head.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IoSlice, Write as _};
 use std::pin::Pin;
@@ -20,8 +21,13 @@ const COPY_MAX: usize = 8 * 1024;
 /// So much is gathered before it is written.
 const GATHER_MAX: usize = 16 * 1024;
 
-/// Room that is kept for the next head.
+/// Room that is kept for the next message.
 const KEEP_MAX: usize = 32 * 1024;
+
+thread_local! {
+    /// Room that nothing on this thread is to be sent from: most messages leave as soon as they are made.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// How the end of a body is said.
 #[derive(Debug)]
@@ -52,7 +58,7 @@ impl fmt::Display for Unsent {
     }
 }
 
-/// One message at a time; its room is used again for the next.
+/// One message at a time.
 pub(crate) struct Sending<B> {
     /// Not yet written, from `at` on: first this, then `content`, then `tail`.
     front: Vec<u8>,
@@ -88,9 +94,12 @@ where
     /// Begins a message, whose head is written into the room that is handed out, up to its last field. `None` for
     /// a body that has no frame, of which the head says all there is to say.
     pub(crate) fn start(&mut self, body: B, framing: Option<Framing>, head: impl FnOnce(&mut Vec<u8>)) {
+        if self.front.capacity() == 0 {
+            // A thread that ends has none to spare.
+            self.front = SPARE.try_with(Cell::take).unwrap_or_default();
+        }
         self.front.clear();
         self.at = 0;
-        self.front.shrink_to(KEEP_MAX);
         head(&mut self.front);
         match &framing {
             None => {}
@@ -132,6 +141,7 @@ where
             } else if self.is_whole {
                 ready!(Pin::new(&mut *io).poll_flush(cx)).map_err(Unsent::Io)?;
                 self.body = None;
+                self.spare();
             }
         }
         Poll::Ready(Ok(()))
@@ -221,6 +231,15 @@ fn put_length(length: u64, head: &mut Vec<u8>) {
 }
 
 impl<B> Sending<B> {
+    /// Lets go of the room when all has left.
+    fn spare(&mut self) {
+        let mut room = std::mem::take(&mut self.front);
+        if room.capacity() <= KEEP_MAX {
+            room.clear();
+            let _ = SPARE.try_with(|spare| spare.set(room));
+        }
+    }
+
     const fn has_some(&self) -> bool {
         !self.front.is_empty() || !self.content.is_empty() || !self.tail.is_empty()
     }

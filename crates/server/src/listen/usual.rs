@@ -151,8 +151,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Usual<'_, IO> {
 
     /// Sends the answer. `false` when that did not succeed: the connection is of no more use then.
     async fn send(&mut self, answer: Response<Answer>, is_head: bool, is_last: bool) -> bool {
-        answer::start(&mut self.sending, answer, is_head, is_last);
         turn::others_first().await;
+        answer::start(&mut self.sending, answer, is_head, is_last);
         let sent = poll_fn(|cx| match self.sending.poll(self.wire, cx) {
             Poll::Ready(Ok(())) => Poll::Ready(true),
             Poll::Ready(Err(error)) => {
