@@ -29,10 +29,10 @@ impl Timed {
     fn timed<'a, T: 'a>(
         &'a self,
         operation: &'static str,
+        watch: Stopwatch,
         answering: StoreFuture<'a, T>,
     ) -> StoreFuture<'a, T> {
         Box::pin(async move {
-            let watch = Stopwatch::start();
             let answer = answering.await;
             let result = answer.as_ref().map_or_else(StoreError::code, |_| "ok");
             self.metrics.answered_in(operation, result, watch.elapsed());
@@ -45,7 +45,8 @@ impl Timed {
 macro_rules! timed {
     ($($operation:ident($taken:ty) -> $answer:ty;)*) => {$(
         fn $operation<'a>(&'a self, taken: &'a $taken) -> StoreFuture<'a, $answer> {
-            self.timed(stringify!($operation), self.store.$operation(taken))
+            // ORDER: the watch first; a store may do its work before it returns a future.
+            self.timed(stringify!($operation), Stopwatch::start(), self.store.$operation(taken))
         }
     )*};
 }
@@ -72,11 +73,11 @@ impl Store for Timed {
     }
 
     fn sweep(&self, budget: SweepBudget) -> StoreFuture<'_, Swept> {
-        self.timed("sweep", self.store.sweep(budget))
+        self.timed("sweep", Stopwatch::start(), self.store.sweep(budget))
     }
 
     fn stats(&self) -> StoreFuture<'_, Stats> {
-        self.timed("stats", self.store.stats())
+        self.timed("stats", Stopwatch::start(), self.store.stats())
     }
 
     fn durability(&self) -> Durability {
