@@ -141,10 +141,15 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Usual<'_, IO> {
         F: Future<Output = Result<Response<Answer>, Infallible>>,
     {
         let mut answering = pin!(answering);
-        poll_fn(|cx| match answering.as_mut().poll(cx) {
-            Poll::Ready(Ok(answer)) => Poll::Ready(Some(answer)),
-            Poll::Pending if self.is_deserted(cx) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
+        poll_fn(|cx| {
+            let begun = turn::begun();
+            match answering.as_mut().poll(cx) {
+                Poll::Ready(Ok(answer)) => Poll::Ready(Some(answer)),
+                // It is about to be sent: a client that has said all it had to say is still heard.
+                Poll::Pending if turn::begun() != begun => Poll::Pending,
+                Poll::Pending if self.is_deserted(cx) => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
         })
         .await
     }

@@ -191,6 +191,25 @@ async fn nobody_works_for_a_client_that_has_gone() {
 }
 
 #[tokio::test]
+async fn a_request_whose_client_ends_its_side_at_once_is_still_sent_on() {
+    let (mut wire, mut client, connection) = wire();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    client.shutdown().await.unwrap();
+    let is_sent = std::sync::atomic::AtomicBool::new(false);
+    let mut service = service_fn(|_: Request<Received>| {
+        let (connection, is_sent) = (Arc::clone(&connection), &is_sent);
+        async move {
+            turn::others_first().await;
+            is_sent.store(true, std::sync::atomic::Ordering::Relaxed);
+            std::future::pending::<()>().await;
+            Answered::Ok(answer(&connection, 200, Body::empty()))
+        }
+    });
+    assert!(serve(&mut wire, &mut service, &CancellationToken::new()).await);
+    assert!(is_sent.into_inner(), "the client was taken for gone before its request was sent");
+}
+
+#[tokio::test]
 async fn a_stream_leaves_part_by_part_and_ends_with_its_client() {
     let (mut wire, mut client, connection) = wire();
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
