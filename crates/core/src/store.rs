@@ -72,7 +72,8 @@ pub const BATCH_MAX: usize = 1000;
 ///     has a higher fence than any record taken in.
 ///
 /// # Cancellation
-/// Dropping a returned future may or may not cancel the command; it must never leave half of it. The engine runs
+/// A command may begin when its method is called, or when the future is first polled. Dropping a returned future may or
+/// may not cancel the command; it must never leave half of it. The engine runs
 /// commands on tasks of their own, so that a vanished caller does not cancel one.
 ///
 /// # Unknown outcomes

@@ -66,7 +66,7 @@ impl Incoming {
 
     /// Lets go of room that has nothing in it. Who reads much at once keeps the larger room that it has made.
     fn spare(&mut self) {
-        if self.bytes.is_empty() && self.room == ROOM {
+        if self.bytes.is_empty() && self.bytes.capacity() > 0 && self.room == ROOM {
             let room = std::mem::take(&mut self.bytes);
             let _ = SPARE.try_with(|spare| spare.set(room));
         }

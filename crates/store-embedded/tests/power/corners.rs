@@ -57,7 +57,7 @@ fn a_key_that_two_callers_saw_absent_is_granted_to_one() {
         for _ in 0..200 {
             let id = any_id();
             let claims: Vec<_> = (1..=8).map(|number| claim(id, number, hold())).collect();
-            // Each looks the key up when it is first polled; the committer sees them one after the other.
+            // Each looks the key up when it is called; the committer sees them one after the other.
             let asked = claims.iter().map(|claim| store.claim(claim));
             let answers = futures_of(asked).await;
             let granted = answers.iter().filter(|answer| matches!(answer, ClaimAnswer::Granted(_))).count();

@@ -45,8 +45,8 @@ pub(super) fn take(incoming: &mut Incoming) -> Result<Request<Received>, Not> {
     Ok(request.map(|()| Received::whole(body)))
 }
 
-/// The request that was parsed from `bytes`, of which `copy` is one. `None` for whatever is hyper's: it reads it anew, and says what is wrong with it
-/// if something is.
+/// The request that was parsed from `bytes`, of which `copy` is one. `None` for whatever is hyper's: it reads it anew, and
+/// says what is wrong with it if something is.
 fn request(parsed: &httparse::Request<'_, '_>, bytes: &[u8], copy: &Bytes) -> Option<Request<()>> {
     let target = shared(parsed.path?.as_bytes(), bytes, copy);
     let mut request = Request::new(());
