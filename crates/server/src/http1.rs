@@ -21,6 +21,9 @@ pub(crate) const FIELDS_MAX: usize = 100;
 /// The most bytes of a head from the upstream, and of the trailers.
 pub(crate) const HEAD_BYTES_MAX: usize = 400 * 1024;
 
+/// Up to here a body that came with its head shares its memory.
+pub(crate) const TOGETHER_MAX: usize = 4 * 1024;
+
 /// What makes bytes no HTTP/1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Malformed {

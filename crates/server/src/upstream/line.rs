@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use super::connect::Stream;
 use super::hop;
 use crate::http1::{
-    Chunks, Decoded, FIELDS_MAX, Framing, HEAD_BYTES_MAX, Incoming, Malformed, Remaining, Sending, Unsent,
-    fields, is_listed, length, listed, put_fields,
+    Chunks, Decoded, FIELDS_MAX, Framing, HEAD_BYTES_MAX, Incoming, Malformed, Remaining, Sending,
+    TOGETHER_MAX, Unsent, fields, is_listed, length, listed, put_fields,
 };
 use crate::timer::Timer;
 
@@ -66,9 +66,6 @@ impl std::error::Error for Broken {
 
 /// How many fields are added to an answer on its way to the client: whether it is a replay, and seldom another.
 const ADDED: usize = 2;
-
-/// Up to here a body shares its memory with the head.
-const TOGETHER_MAX: usize = 4 * 1024;
 
 /// One connection.
 pub(super) struct Line {

@@ -6,14 +6,11 @@ use bytes::Bytes;
 use http::{Method, Request, Uri, Version};
 
 use super::Not;
-use crate::http1::{FIELDS_MAX, Incoming, fields, number, shared};
+use crate::http1::{FIELDS_MAX, Incoming, TOGETHER_MAX, fields, number, shared};
 use crate::listen::Received;
 
 /// The largest body that is served here.
 const BODY_MAX: usize = 64 * 1024;
-
-/// Up to here a body shares its memory with the head.
-const TOGETHER_MAX: usize = 4 * 1024;
 
 /// How many fields are added to a request on its way to the upstream: the grant's, the client's and ours.
 const ADDED: usize = 6;
