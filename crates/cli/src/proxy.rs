@@ -249,8 +249,10 @@ pub(crate) fn run(args: ProxyArgs) -> Result<(), Failure> {
     if let Some(threads) = args.threads {
         runtime.worker_threads(threads.into());
     }
-    // So much is taken up at a time that it is still at hand for the processor when it is sent on.
-    runtime.max_io_events_per_tick(EVENTS_TOGETHER);
+    if args.threads == Some(1) {
+        // So much is taken up at a time that it is still at hand for the processor when it is sent on.
+        runtime.max_io_events_per_tick(EVENTS_TOGETHER);
+    }
     let runtime = runtime.enable_all().build().map_err(|error| Failure::System(Box::new(error)))?;
     runtime.block_on(async {
         // ORDER: before the address is told, so that whoever reads it can end us properly.
