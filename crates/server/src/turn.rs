@@ -14,7 +14,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 /// the processor when they send it.
 const TOGETHER_MAX: usize = 32;
 
-/// So many do not wait because others do before those others are taken for gone, or for moved to another thread.
+/// So many do not wait because others do before those others are taken for gone.
 const PASSED_MAX: usize = 1024;
 
 thread_local! {

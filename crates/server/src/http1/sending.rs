@@ -233,9 +233,8 @@ fn put_length(length: u64, head: &mut Vec<u8>) {
 impl<B> Sending<B> {
     /// Lets go of the room when all has left.
     fn spare(&mut self) {
-        let mut room = std::mem::take(&mut self.front);
+        let room = std::mem::take(&mut self.front);
         if room.capacity() <= KEEP_MAX {
-            room.clear();
             let _ = SPARE.try_with(|spare| spare.set(room));
         }
     }
