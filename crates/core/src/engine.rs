@@ -4,6 +4,7 @@
 //! `heartbeat`, how duplicates wait in `wait`, how unknown outcomes are found out in `recover`, how many requests are
 //! claimed in one round trip in `many`.
 
+mod alarm;
 mod builder;
 mod error;
 mod execution;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use self::alarm::Alarm;
 use self::execution::{Asked, Attempt};
 use self::quota::Place;
 use self::shared::Shared;
@@ -66,6 +68,8 @@ struct Claimed {
     claim: Claim,
     answer: ClaimAnswer,
     claimed_at: Timestamp,
+    /// What the answer was waited for with.
+    alarm: Alarm,
     place: Option<Place>,
 }
 
@@ -148,14 +152,15 @@ impl Engine {
             Ok(Err(conflict)) => return drop(reply.send(Ok(Next::Reply(Reply::Conflict(conflict))))),
             Err(error) => return drop(reply.send(Err(error))),
         };
+        let mut alarm = Alarm::default();
         let rest = match tokio::select! {
             // Biased: a store that answers at once is not asked about the end of the process.
             biased;
-            claimed = self.claim(&request, claimed_at) => claimed,
+            claimed = self.claim(&request, claimed_at, &mut alarm) => claimed,
             () = self.shared.aborting.cancelled() => Err(EngineError::stopping()),
         } {
             Ok((claim, answer)) => {
-                let claimed = Claimed { claim, answer, claimed_at, place };
+                let claimed = Claimed { claim, answer, claimed_at, alarm, place };
                 self.follow(request, work, claimed, recoveries_left, reply)
             }
             Err(error) => return drop(reply.send(Err(error))),
@@ -180,11 +185,11 @@ impl Engine {
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Ending<R>> + Send + 'static,
     {
-        let Claimed { claim, answer, claimed_at, place } = claimed;
+        let Claimed { claim, answer, claimed_at, alarm, place } = claimed;
         self.observe_answer(&claim, &answer);
         let next = match answer {
             ClaimAnswer::Granted(grant) => {
-                let attempt = Attempt::new(self, &claim, grant, claimed_at, place);
+                let attempt = Attempt::new(self, &claim, grant, (claimed_at, alarm), place);
                 let asked = Asked { request, fingerprint: *claim.fingerprint.digest() };
                 return Some(Box::pin(attempt.run(asked, work, reply)));
             }

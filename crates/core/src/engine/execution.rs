@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
 use tracing::Instrument;
 
+use super::alarm::Alarm;
 use super::heartbeat::Heartbeat;
 use super::quota::Place;
 use super::{Cut, Ending, Engine, ReplyTo, Request};
@@ -53,11 +54,12 @@ impl Attempt {
         engine: Engine,
         claim: &Claim,
         grant: Grant,
-        claimed_at: Timestamp,
+        (claimed_at, alarm): (Timestamp, Alarm),
         place: Option<Place>,
     ) -> Self {
         let token = Token { id: claim.id, owner: claim.owner, fence: grant.fence };
-        let heartbeat = Heartbeat::new(Arc::clone(&engine.shared), token, engine.terms.lease, claimed_at);
+        let shared = Arc::clone(&engine.shared);
+        let heartbeat = Heartbeat::new(shared, token, engine.terms.lease, claimed_at, alarm);
         Self {
             engine,
             token,

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::alarm::{Alarm, Waiting};
 use super::shared::Shared;
-use crate::clock::{Sleep, Timestamp};
+use crate::clock::Timestamp;
 use crate::lease::Lease;
 use crate::observe::Event;
 use crate::transition::{Renew, RenewAnswer, Token};
@@ -17,22 +18,29 @@ const MARGIN_OF_LEASE: u32 = 10;
 pub(super) struct Heartbeat {
     shared: Arc<Shared>,
     renew: Renew,
-    renewed_at: Timestamp,
+    /// When the next renewal is due.
+    next: Timestamp,
     /// When the owner must stop, on its own clock.
     deadline: Timestamp,
     lease_ends_at: Timestamp,
-    /// When the next renewal is due, and who wakes us then. It outlives a [`Self::keep`] that is not waited for to its
-    /// end: a grant is kept twice, while its work runs and while its end is told, and mostly needs no renewal in either.
-    waking: Option<(Timestamp, Sleep)>,
+    is_lost: bool,
+    alarm: Alarm,
 }
 
 impl Heartbeat {
-    /// The heartbeat of a grant whose claim was sent at `claimed_at`.
-    pub(super) fn new(shared: Arc<Shared>, token: Token, lease: Lease, claimed_at: Timestamp) -> Self {
+    /// The heartbeat of a grant whose claim was sent at `claimed_at`, and was waited for with `alarm`.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        token: Token,
+        lease: Lease,
+        claimed_at: Timestamp,
+        alarm: Alarm,
+    ) -> Self {
         let deadline = deadline(claimed_at, lease.get());
         let lease_ends_at = claimed_at + lease.get();
+        let next = claimed_at + interval(lease);
         let renew = Renew { token, lease };
-        Self { shared, renew, renewed_at: claimed_at, deadline, lease_ends_at, waking: None }
+        Self { shared, renew, next, deadline, lease_ends_at, is_lost: false, alarm }
     }
 
     /// Whether the attempt must not go on, or not even begin.
@@ -47,50 +55,73 @@ impl Heartbeat {
 
     /// Returns when the lease is lost or about to be: the attempt must not go on.
     pub(super) async fn keep(&mut self) {
-        let interval = self.renew.lease.get() / RENEWALS_PER_LEASE;
-        // A failed renewal is tried again this soon; the deadline bounds how often.
-        let soon = interval / RENEWALS_PER_LEASE;
-        let mut next = self.renewed_at + interval;
-        loop {
-            // Most attempts end before this does, and never ask for the time.
-            self.wake_at(next.min(self.deadline)).await;
-            let now = self.shared.clock.now();
-            if now >= self.deadline {
-                break;
-            }
-            if now < next {
-                continue;
-            }
-            // ORDER: the deadline counts from before the renewal is sent.
-            let sent_at = now;
-            let answer = tokio::select! {
-                answer = self.shared.store.renew(&self.renew) => answer,
-                () = self.shared.clock.sleep_until(self.deadline) => break,
-            };
-            match answer {
-                Ok(RenewAnswer::Renewed(left)) => {
-                    (self.renewed_at, self.deadline) = (sent_at, deadline(sent_at, left));
-                    self.lease_ends_at = sent_at + left;
-                    next = sent_at + interval;
-                }
-                Ok(RenewAnswer::Fenced) => break,
-                Err(error) => {
-                    self.shared.observe_failure(&self.renew.token.id, self.renew.token.fence, &error);
-                    next = self.shared.clock.now() + soon;
-                }
-            }
-        }
-        self.shared.observe(&self.renew.token.id, self.renew.token.fence, Event::LeaseLost);
+        self.keep_until(Timestamp::MAX).await;
     }
 
-    async fn wake_at(&mut self, at: Timestamp) {
-        let (_, sleep) = match &mut self.waking {
-            Some(waking) if waking.0 == at => waking,
-            other => other.insert((at, self.shared.clock.sleep_until(at))),
-        };
-        sleep.as_mut().await;
-        self.waking = None;
+    /// The same, but no longer than until `at`.
+    async fn keep_until(&mut self, at: Timestamp) {
+        while !self.is_lost {
+            let due = self.next.min(self.deadline);
+            // Most attempts end before this does, and never ask for the time.
+            self.alarm.until(due.min(at), &*self.shared.clock).await;
+            if at < due {
+                return;
+            }
+            self.beat(at).await;
+            if self.shared.clock.now() >= at {
+                return;
+            }
+        }
     }
+
+    /// Renews the lease, if there is still time for it. What is not answered until `at` is sent again later.
+    async fn beat(&mut self, at: Timestamp) {
+        let now = self.shared.clock.now();
+        if now >= self.deadline {
+            return self.lose();
+        }
+        let Self { shared, renew, alarm, .. } = self;
+        let answer = tokio::select! {
+            answer = shared.store.renew(renew) => answer,
+            () = alarm.until(self.deadline.min(at), &*shared.clock) => {
+                if self.deadline <= at {
+                    self.lose();
+                }
+                return;
+            }
+        };
+        match answer {
+            Ok(RenewAnswer::Renewed(left)) => {
+                // ORDER: the deadline counts from before the renewal was sent.
+                (self.deadline, self.lease_ends_at) = (deadline(now, left), now + left);
+                self.next = now + interval(self.renew.lease);
+            }
+            Ok(RenewAnswer::Fenced) => self.lose(),
+            Err(error) => {
+                self.shared.observe_failure(&self.renew.token.id, self.renew.token.fence, &error);
+                // A failed renewal is tried again this soon; the deadline bounds how often.
+                let soon = interval(self.renew.lease) / RENEWALS_PER_LEASE;
+                self.next = self.shared.clock.now() + soon;
+            }
+        }
+    }
+
+    fn lose(&mut self) {
+        self.is_lost = true;
+        self.shared.observe(&self.renew.token.id, self.renew.token.fence, Event::LeaseLost);
+    }
+}
+
+impl Waiting for Heartbeat {
+    /// Keeps the lease meanwhile. Its end does not end the wait: a late completion by the same fence is welcome.
+    async fn until(&mut self, at: Timestamp) {
+        self.keep_until(at).await;
+        self.alarm.until(at, &*self.shared.clock).await;
+    }
+}
+
+fn interval(lease: Lease) -> Duration {
+    lease.get() / RENEWALS_PER_LEASE
 }
 
 fn deadline(sent_at: Timestamp, lease: Duration) -> Timestamp {

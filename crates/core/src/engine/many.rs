@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
+use super::alarm::Alarm;
 use super::quota::Place;
 use super::shared::Backoff;
 use super::{Claimed, Conflict, Ending, Engine, EngineError, Execution, Next, Reply, ReplyTo, Request};
@@ -129,7 +130,7 @@ impl Engine {
                     self.shared.tasks.spawn(engine.attempt(request, work, 1, reply));
                 }
                 Ok(answer) => {
-                    let claimed = Claimed { claim, answer, claimed_at, place };
+                    let claimed = Claimed { claim, answer, claimed_at, alarm: Alarm::default(), place };
                     // Each on its own task from here on: what panics is none of the others' business.
                     self.shared.tasks.spawn(async move {
                         if let Some(rest) = engine.follow(request, work, claimed, 1, reply) {

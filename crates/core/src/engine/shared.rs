@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument;
 
+use super::alarm::Alarm;
 use super::error::EngineError;
 use super::quota::Tallies;
 use super::recover::RecoveryHook;
@@ -136,14 +137,7 @@ impl Common {
         within: Duration,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        tokio::select! {
-            // Biased: a store that answers at once costs no timer.
-            biased;
-            answer = call => answer,
-            () = async { self.clock.sleep(within).await } => {
-                Err(StoreError::new(StoreErrorKind::TimedOut, "waiting for the store"))
-            }
-        }
+        answered(call, async { self.clock.sleep(within).await }).await
     }
 
     pub(super) fn observe(&self, id: &RecordId, fence: Fence, event: Event) {
@@ -156,6 +150,20 @@ impl Common {
     pub(super) fn observe_failure(&self, id: &RecordId, fence: Fence, error: &StoreError) {
         tracing::warn!(id = id.short(), error = %error, source = ?std::error::Error::source(error), "store failed");
         self.observe(id, fence, Event::from(error));
+    }
+}
+
+/// The answer of a store, unless the time for it is `over` before. It may have been applied all the same, and the error
+/// says so.
+pub(super) async fn answered<T>(
+    call: impl Future<Output = Result<T, StoreError>>,
+    over: impl Future<Output = ()>,
+) -> Result<T, StoreError> {
+    tokio::select! {
+        // Biased: a store that answers at once costs no timer.
+        biased;
+        answer = call => answer,
+        () = over => Err(StoreError::new(StoreErrorKind::TimedOut, "waiting for the store")),
     }
 }
 
@@ -239,6 +247,7 @@ impl Engine {
         &self,
         request: &Request,
         claimed_at: Timestamp,
+        alarm: &mut Alarm,
     ) -> Result<(Claim, ClaimAnswer), EngineError> {
         let mut claim = Claim {
             id: request.id,
@@ -246,38 +255,46 @@ impl Engine {
             owner: Owner::random()?,
             terms: Arc::clone(&self.terms),
         };
-        let mut answer = self.claim_surely(&claim, claimed_at).await?;
+        let mut answer = self.claim_surely(&claim, claimed_at, alarm).await?;
         if let ClaimAnswer::Mismatch { rules: Some(rules) } = &answer
             && let Some(fingerprint) = request.fingerprint.fingerprint_by(rules)
         {
             claim.fingerprint = fingerprint;
             // Boxed: seldom needed.
-            answer = Box::pin(self.claim_surely(&claim, claimed_at)).await?;
+            answer = Box::pin(self.claim_surely(&claim, claimed_at, alarm)).await?;
         }
         Ok((claim, answer))
     }
 
-    async fn claim_surely(&self, claim: &Claim, claimed_at: Timestamp) -> Result<ClaimAnswer, EngineError> {
+    async fn claim_surely(
+        &self,
+        claim: &Claim,
+        claimed_at: Timestamp,
+        alarm: &mut Alarm,
+    ) -> Result<ClaimAnswer, EngineError> {
+        let clock = &*self.shared.clock;
         let until = claimed_at + self.policy.claim_for.min(self.terms.lease.get() / 2);
+        let mut asked_at = claimed_at;
         let mut backoff = Backoff::new();
         let mut maybe_applied = false;
         loop {
-            let error =
-                match self.shared.bounded(self.policy.store_within, self.shared.store.claim(claim)).await {
-                    Ok(answer) => return Ok(answer),
-                    Err(error) => error,
-                };
+            let over = alarm.until(asked_at + self.policy.store_within, clock);
+            let error = match answered(self.shared.store.claim(claim), over).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
             self.shared.observe_failure(&claim.id, Fence::default(), &error);
             maybe_applied |= error.outcome_unknown();
             let wait = backoff.next();
             // Fail closed: nothing was started. A claim that may have been applied is asked for again.
-            if !error.outcome_unknown() || self.shared.clock.now() + wait >= until {
+            asked_at = clock.now() + wait;
+            if !error.outcome_unknown() || asked_at >= until {
                 if maybe_applied {
                     self.settle(claim, claimed_at);
                 }
                 return Err(error.into());
             }
-            self.shared.clock.sleep(wait).await;
+            alarm.until(asked_at, clock).await;
         }
     }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::Attempt;
 use crate::decision;
-use crate::engine::shared::{Backoff, Shared};
+use crate::engine::alarm::Waiting;
+use crate::engine::shared::{Backoff, Shared, answered};
 use crate::engine::{Conflict, Cut, Next, Ran, Recorded, Reply, ReplyTo};
 use crate::lease::Retention;
 use crate::observe::Event;
@@ -91,17 +92,7 @@ impl Attempt {
         F: Future<Output = Result<A, StoreError>>,
     {
         let Self { engine, token, heartbeat, .. } = self;
-        let telling = until_answered(&engine.shared, token, engine.policy.store_within, patience, command);
-        tokio::select! {
-            // Biased: a store that answers at once costs no heartbeat.
-            biased;
-            told = telling => told,
-            () = async {
-                heartbeat.keep().await;
-                // The end of the lease does not end the telling: a late completion by the same fence is welcome.
-                std::future::pending::<()>().await;
-            } => None,
-        }
+        until_answered(&engine.shared, token, engine.policy.store_within, patience, heartbeat, command).await
     }
 
     /// Goes on telling after the caller has its answer. `None` when the patience is over, the process stops, or too
@@ -168,6 +159,7 @@ pub(super) async fn until_answered<A, F>(
     token: &Token,
     within: Duration,
     patience: Duration,
+    waiting: &mut impl Waiting,
     command: impl Fn() -> F,
 ) -> Option<(A, Tries)>
 where
@@ -178,16 +170,15 @@ where
     let mut now = shared.clock.now();
     let until = now + patience;
     loop {
-        match shared.bounded(within.min(now.until(until)), command()).await {
+        match answered(command(), waiting.until(until.min(now + within))).await {
             Ok(answer) => return Some((answer, tries)),
             Err(error) => shared.observe_failure(&token.id, token.fence, &error),
         }
         tries = Tries::More;
-        let wait = backoff.next();
-        if shared.clock.now() + wait >= until {
+        now = shared.clock.now() + backoff.next();
+        if now >= until {
             return None;
         }
-        shared.clock.sleep(wait).await;
-        now = shared.clock.now();
+        waiting.until(now).await;
     }
 }

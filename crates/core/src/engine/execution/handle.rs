@@ -15,6 +15,7 @@ use super::lost::Lost;
 use super::step::of_a_caller;
 use super::{Asked, Attempt};
 use crate::engine::Request;
+use crate::engine::alarm::Idle;
 use crate::engine::shared::Shared;
 use crate::engine::typed::from_json;
 use crate::error::{BoxError, MisuseError};
@@ -151,7 +152,9 @@ impl Execution {
     ) -> Result<StepAnswer, StoreError> {
         let step = RecordStep { token: self.token, name: name.clone(), value: value.clone() };
         let (store, patience) = (&self.shared.store, self.store_within * 3);
-        until_answered(&self.shared, &self.token, self.store_within, patience, || store.record_step(&step))
+        let mut idle = Idle::new(&*self.shared.clock);
+        let record = || store.record_step(&step);
+        until_answered(&self.shared, &self.token, self.store_within, patience, &mut idle, record)
             .await
             .map(|(answer, _)| answer)
             .ok_or_else(|| StoreError::new(StoreErrorKind::TimedOut, "recording a step"))
