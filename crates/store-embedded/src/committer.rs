@@ -132,16 +132,18 @@ impl Committer {
     /// Commits as many of `jobs` as fit into one group.
     fn commit_some(&mut self, jobs: &mut VecDeque<Job>) {
         self.make_room();
-        let mut group = Group::default();
-        let mut waiting: Vec<Waiting> = Vec::new();
+        let mut group = Group::of(jobs.len());
+        let mut waiting: Vec<Waiting> = Vec::with_capacity(jobs.len());
         while group.bytes() < GROUP_BYTES_MAX
             && let Some(job) = jobs.pop_front()
         {
             match job {
-                Job::Commands(commands, absent_at, reply) => {
-                    let decide = |command| self.decide(&mut group, command, absent_at);
-                    let answers = commands.iter().map(decide).collect();
-                    waiting.push((answers, reply));
+                Job::Command(command, absent_at, reply) => {
+                    waiting.push(Waiting::One(self.decide(&mut group, &command, absent_at), reply));
+                }
+                Job::Commands(commands, reply) => {
+                    let decide = |command| self.decide(&mut group, command, None);
+                    waiting.push(Waiting::Many(commands.iter().map(decide).collect(), reply));
                 }
                 Job::Sweep(budget, reply) => {
                     // A sweep writes and drops on its own: it must not see what is not durable yet.
@@ -196,8 +198,8 @@ impl Committer {
             Ok(()) => round::hand_out(&self.shared.queue, waiting),
             Err(Uncommitted::Full) => self.out_of_room(waiting, jobs),
             Err(failed) => {
-                for (answers, reply) in waiting {
-                    reply.send(answers.iter().map(|_| Err(failed.error(&self.shared, "writing"))).collect());
+                for waiting in waiting {
+                    waiting.refuse(|| failed.error(&self.shared, "writing"));
                 }
             }
         }

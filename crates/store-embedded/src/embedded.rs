@@ -113,10 +113,9 @@ impl EmbeddedStore {
         // Handed over before there is a future, which would else carry the command while it waits.
         match self.hand_over(command) {
             Ok(Handed::Answered(answer)) => Box::pin(ready(picked(answer, pick))),
-            Ok(Handed::Waits(replied)) => Box::pin(async move {
-                let mut answers = replied.await.map_err(|_| closing())?;
-                picked(answers.pop().unwrap_or_else(|| Err(closing()))?, pick)
-            }),
+            Ok(Handed::Waits(replied)) => {
+                Box::pin(async move { picked(replied.await.map_err(|_| closing())??, pick) })
+            }
             Err(error) => Box::pin(ready(Err(error))),
         }
     }
@@ -132,7 +131,9 @@ impl EmbeddedStore {
                 Seen::Changes => {}
             }
         }
-        Ok(Handed::Waits(self.submit(vec![command], absent_at)?))
+        let (reply, replied) = Reply::channel();
+        self.shared.push(Job::Command(command, absent_at, reply))?;
+        Ok(Handed::Waits(replied))
     }
 
     fn run_many<T, C>(
@@ -151,7 +152,9 @@ impl EmbeddedStore {
         }
         let commands: Vec<_> = commands.iter().cloned().map(wrap).collect();
         Box::pin(async move {
-            let answers = self.submit(commands, None)?.await.map_err(|_| closing())?;
+            let (reply, replied) = Reply::channel();
+            self.shared.push(Job::Commands(commands, reply))?;
+            let answers = replied.await.map_err(|_| closing())?;
             Ok(answers.into_iter().map(|answer| picked(answer?, pick)).collect())
         })
     }
@@ -166,23 +169,14 @@ impl EmbeddedStore {
         let (change, answer) = transition(Some(&stored.record), command, moment);
         Ok(if change == Change::Keep { Seen::Enough(answer) } else { Seen::Changes })
     }
-
-    fn submit(&self, commands: Vec<Command>, absent_at: Option<Version>) -> Result<Replied, StoreError> {
-        let (reply, replied) = Reply::channel();
-        self.shared.push(Job::Commands(commands, absent_at, reply))?;
-        Ok(replied)
-    }
 }
-
-/// Where the answers of commands come in.
-type Replied = oneshot::Receiver<Batch<Answer>>;
 
 /// What became of a command.
 enum Handed {
     /// It is answered: nothing is to be written.
     Answered(Answer),
     /// The disk is waited for.
-    Waits(Replied),
+    Waits(oneshot::Receiver<Result<Answer, StoreError>>),
 }
 
 /// What a claim sees before it waits for the disk.

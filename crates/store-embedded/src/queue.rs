@@ -3,8 +3,8 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onlyonce_core::store::{Imported, SweepBudget, Swept};
-use onlyonce_core::transition::Command;
+use onlyonce_core::store::{Batch, Imported, SweepBudget, Swept};
+use onlyonce_core::transition::{Answer, Command};
 use onlyonce_core::{Record, RecordId, StoreError, StoreErrorKind};
 use tokio::sync::oneshot;
 
@@ -17,8 +17,11 @@ const QUEUE_MAX: usize = 65_536;
 /// Something for the committer to do.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// Commands, and the version at which the record of a lone one was seen to be absent.
-    Commands(Vec<Command>, Option<Version>, Reply),
+    /// A command, and the version at which its record was seen to be absent.
+    ///
+    /// Not boxed: whoever makes it and the committer would each have the other's memory to give back.
+    Command(Command, Option<Version>, Reply<Result<Answer, StoreError>>),
+    Commands(Vec<Command>, Reply<Batch<Answer>>),
     Sweep(SweepBudget, oneshot::Sender<Result<Swept, StoreError>>),
     Import(Vec<(RecordId, Record)>, oneshot::Sender<Result<Imported, StoreError>>),
 }
@@ -119,7 +122,9 @@ impl Queue {
         }
         waiting.wanted = None;
         waiting.taken += 1;
-        Some(std::mem::take(&mut waiting.jobs))
+        // Those who come back find room for as many as they are.
+        let room = Vec::with_capacity(waiting.jobs.len());
+        Some(std::mem::replace(&mut waiting.jobs, room))
     }
 
     /// Begins a round of answers: those who get them are expected back until [`Queue::end_round`].

@@ -43,6 +43,14 @@ struct Decided {
 }
 
 impl Group {
+    /// One with room for so many decisions.
+    pub(super) fn of(jobs: usize) -> Self {
+        let mut group = Self::default();
+        group.decided.reserve(jobs);
+        group.order.reserve(jobs);
+        group
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

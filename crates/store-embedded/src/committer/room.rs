@@ -70,10 +70,8 @@ impl Committer {
     pub(super) fn out_of_room(&mut self, waiting: Vec<Waiting>, jobs: &mut VecDeque<Job>) {
         tracing::warn!(waiting = jobs.len(), "the disk is full: new claims are refused");
         self.spend_reserve();
-        for (answers, reply) in waiting {
-            let refused =
-                answers.iter().map(|_| Err(StoreError::new(StoreErrorKind::Full, "writing to a full disk")));
-            reply.send(refused.collect());
+        for waiting in waiting {
+            waiting.refuse(|| StoreError::new(StoreErrorKind::Full, "writing to a full disk"));
         }
     }
 

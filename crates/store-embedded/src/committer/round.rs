@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use onlyonce_core::StoreError;
 use onlyonce_core::store::Batch;
 use onlyonce_core::transition::Answer;
 use tokio::runtime::Handle;
@@ -18,36 +19,73 @@ const PASSES: u32 = 4;
 
 /// Where an answer is waited for.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    sender: oneshot::Sender<Batch<Answer>>,
+pub(crate) struct Reply<T> {
+    sender: oneshot::Sender<T>,
     /// The runtime whose task waits, if it is one's.
     runtime: Option<Handle>,
 }
 
-impl Reply {
+impl<T> Reply<T> {
     /// For whoever calls this, and waits for what is received.
-    pub(crate) fn channel() -> (Self, oneshot::Receiver<Batch<Answer>>) {
+    pub(crate) fn channel() -> (Self, oneshot::Receiver<T>) {
         let (sender, received) = oneshot::channel();
         (Self { sender, runtime: Handle::try_current().ok() }, received)
     }
 
-    pub(super) fn send(self, answers: Batch<Answer>) {
+    fn send(self, answer: T) {
         // Whoever does not wait any more finds the answer in the record.
-        drop(self.sender.send(answers));
+        drop(self.sender.send(answer));
+    }
+
+    /// The runtime whose task waits; `None` when nobody does, or none.
+    fn waits_on(&self) -> Option<&Handle> {
+        self.runtime.as_ref().filter(|_| !self.sender.is_closed())
     }
 }
 
 /// An answer, and who waits for it.
-pub(super) type Waiting = (Batch<Answer>, Reply);
+pub(super) enum Waiting {
+    One(Result<Answer, StoreError>, Reply<Result<Answer, StoreError>>),
+    Many(Batch<Answer>, Reply<Batch<Answer>>),
+}
+
+impl Waiting {
+    fn answer(self) {
+        match self {
+            Self::One(answer, reply) => reply.send(answer),
+            Self::Many(answers, reply) => reply.send(answers),
+        }
+    }
+
+    /// Answers each with an error, whatever it would have been.
+    pub(super) fn refuse(self, error: impl Fn() -> StoreError) {
+        match self {
+            Self::One(_, reply) => reply.send(Err(error())),
+            Self::Many(answers, reply) => reply.send(answers.iter().map(|_| Err(error())).collect()),
+        }
+    }
+
+    fn runtime(&self) -> Option<&Handle> {
+        match self {
+            Self::One(_, reply) => reply.runtime.as_ref(),
+            Self::Many(_, reply) => reply.runtime.as_ref(),
+        }
+    }
+
+    fn waits_on(&self) -> Option<&Handle> {
+        match self {
+            Self::One(_, reply) => reply.waits_on(),
+            Self::Many(_, reply) => reply.waits_on(),
+        }
+    }
+}
 
 /// Answers that are handed out when this is dropped, wherever that is: also by a runtime that ends before its turn.
 struct Answers(Vec<Waiting>);
 
 impl Drop for Answers {
     fn drop(&mut self) {
-        for (answers, reply) in self.0.drain(..) {
-            reply.send(answers);
-        }
+        self.0.drain(..).for_each(Waiting::answer);
     }
 }
 
@@ -57,15 +95,12 @@ pub(super) fn hand_out(queue: &Arc<Queue>, waiting: Vec<Waiting>) {
     if answers.0.len() + queue.len() <= 1 {
         return;
     }
-    // One that still waits, so that its runtime is at work.
-    let waits = answers.0.iter().map(|(_, reply)| reply).find(|reply| !reply.sender.is_closed());
-    if let Some(runtime) = waits.and_then(|reply| reply.runtime.clone()) {
+    // Of one that still waits, so that it is at work.
+    if let Some(runtime) = answers.0.iter().find_map(Waiting::waits_on).cloned() {
         // Those of other runtimes are told from here: they are not to wait for one that may stand still.
-        let is_there =
-            |(_, reply): &Waiting| reply.runtime.as_ref().is_some_and(|other| other.id() == runtime.id());
-        let (there, elsewhere) = std::mem::take(&mut answers.0).into_iter().partition(is_there);
-        drop(Answers(elsewhere));
-        let answers = Answers(there);
+        let is_elsewhere =
+            |waiting: &mut Waiting| waiting.runtime().is_none_or(|other| other.id() != runtime.id());
+        answers.0.extract_if(.., is_elsewhere).for_each(Waiting::answer);
         let round = Round::begin(queue);
         runtime.spawn(async move {
             drop(answers);
@@ -120,7 +155,7 @@ mod tests {
 
     fn group() -> (Vec<Waiting>, Vec<oneshot::Receiver<Batch<Answer>>>) {
         let waiting = (0..GROUP).map(|_| Reply::channel());
-        waiting.map(|(reply, received)| ((Batch::new(), reply), received)).unzip()
+        waiting.map(|(reply, received)| (Waiting::Many(Batch::new(), reply), received)).unzip()
     }
 
     fn runtime() -> tokio::runtime::Runtime {
