@@ -44,14 +44,15 @@ pub(crate) const SEQ_BITS: u32 = 24;
 /// A record as it is stored, and where its last entry lies.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
-    pub(crate) record: Record,
+    /// Shared: a record is large, and goes from the group into the catalog, and from there to whoever changes it next.
+    pub(crate) record: Arc<Record>,
     pub(crate) place: Place,
 }
 
 /// Where to look for a record: found without the disk, to be read without holding anyone up.
 #[derive(Debug)]
 pub(crate) enum Lookup {
-    InFlight(Box<Stored>),
+    InFlight(Stored),
     Candidates(Vec<Candidate>),
 }
 
@@ -59,11 +60,11 @@ impl Lookup {
     /// Reads what was found.
     pub(crate) fn read(self, id: &RecordId) -> Result<Option<Stored>, StoreError> {
         match self {
-            Self::InFlight(stored) => Ok(Some(*stored)),
+            Self::InFlight(stored) => Ok(Some(stored)),
             Self::Candidates(candidates) => {
                 for candidate in candidates {
                     if let Some((record, place)) = candidate.read(id)? {
-                        return Ok(Some(Stored { record, place }));
+                        return Ok(Some(Stored { record: Arc::new(record), place }));
                     }
                 }
                 Ok(None)
@@ -80,7 +81,7 @@ impl Catalog {
     /// Where the last entry of `id` is, if it was absent at the version `since`.
     pub(crate) fn lookup(&self, id: &RecordId, since: Option<Version>) -> Lookup {
         if let Some(stored) = self.in_flight.get(id) {
-            return Lookup::InFlight(Box::new(stored.clone()));
+            return Lookup::InFlight(stored.clone());
         }
         let mut candidates = Vec::new();
         let changed = |segment: &&Segment| since.is_none_or(|since| segment.changed_at > since);
@@ -333,6 +334,7 @@ impl Catalog {
     /// How much memory what is in flight takes, roughly. It cannot be given up.
     pub(crate) fn in_flight_memory(&self) -> usize {
         self.in_flight.capacity() * size_of::<(RecordId, Stored)>()
+            + self.in_flight.len() * size_of::<Record>()
     }
 
     /// Gives up filters, the oldest segment's first, until the memory is below `most`.
@@ -400,13 +402,13 @@ mod tests {
         let ids = [1, 2, 3].map(|byte| RecordId::from_bytes([byte; 32]));
         for (id, seq) in ids.iter().zip([0, 1, 0]) {
             let before = catalog.version();
-            catalog.put(*id, Stored { record: record(), place: place(seq) }, None);
+            catalog.put(*id, Stored { record: Arc::new(record()), place: place(seq) }, None);
             assert!(is_found(&catalog, id, None) && is_found(&catalog, id, Some(before)));
             assert!(!is_found(&catalog, id, Some(catalog.version())), "nothing has changed since");
         }
         // A segment that was not written to since is not looked at; one that was is.
         let third = catalog.version();
-        catalog.put(ids[1], Stored { record: record(), place: place(1) }, None);
+        catalog.put(ids[1], Stored { record: Arc::new(record()), place: place(1) }, None);
         assert!(is_found(&catalog, &ids[1], Some(third)) && !is_found(&catalog, &ids[0], Some(third)));
     }
 }

@@ -285,7 +285,7 @@ impl Store for EmbeddedStore {
             self.shared.check()?;
             let stored = self.shared.read(id, None)?;
             let now = self.shared.clock.now();
-            Ok(view(stored.as_ref().map(|stored| &stored.record), now).map(std::borrow::Cow::into_owned))
+            Ok(view(stored.as_ref().map(|stored| &*stored.record), now).map(std::borrow::Cow::into_owned))
         })
     }
 

@@ -129,7 +129,7 @@ fn open_scanned(mut segment: Segment, now: Timestamp, catalog: &mut Catalog) -> 
 #[derive(Debug, Default)]
 pub(crate) struct Unfinished {
     /// Its owner died with the process, so nobody knows how far it got.
-    pub(crate) orphans: Vec<(RecordId, Record, Stored)>,
+    pub(crate) orphans: Vec<(RecordId, Arc<Record>, Stored)>,
     /// Its owner lives elsewhere and keeps its lease.
     pub(crate) held_elsewhere: Vec<(RecordId, Stored)>,
     /// Segments in which something that was in flight cannot be read. It is refused, and they are kept for that.
@@ -168,7 +168,7 @@ pub(crate) fn unfinished(catalog: &Catalog, now: Timestamp) -> Result<Unfinished
                 expires_at: now + stored.record.unknown_retention.get(),
                 recovery: None,
             };
-            orphans.push((id, Record { state, ..stored.record.clone() }, stored));
+            orphans.push((id, Arc::new(Record { state, ..Record::clone(&stored.record) }), stored));
         }
     }
     Ok(Unfinished { orphans, held_elsewhere, doubtful })

@@ -22,9 +22,7 @@ use crate::shared::Shared;
 #[derive(Default)]
 pub(super) struct Group {
     /// The last decision on each record, and what was durable before the group.
-    ///
-    /// Boxed: records are large, and are moved when the map grows, into a list, and into the catalog.
-    decided: ById<Box<Decided>>,
+    decided: ById<Decided>,
     /// The order in which records were first decided on, so that a run can be repeated to the byte.
     order: Vec<RecordId>,
     bytes: usize,
@@ -35,7 +33,7 @@ pub(super) struct Group {
 }
 
 struct Decided {
-    record: Record,
+    record: Arc<Record>,
     class: Class,
     before: Option<Stored>,
     /// Whether it must be written: a renewal of a grant of this process need not be.
@@ -76,8 +74,8 @@ impl Group {
             Some(decided) => decided.before.clone(),
             None => shared.read(&id, absent_at)?,
         };
-        let current = self.decided.get(&id).map(|decided| &decided.record);
-        let current = current.or(before.as_ref().map(|stored| &stored.record));
+        let current = self.decided.get(&id).map(|decided| &*decided.record);
+        let current = current.or(before.as_ref().map(|stored| &*stored.record));
         let moment = Moment { now: shared.clock.now(), next_fence };
         let (change, answer) = transition(current, command, moment);
         if let Change::Put(record) = change {
@@ -100,7 +98,7 @@ impl Group {
             // A renewal need not outlive the process, whose own grants are unknown at the next start anyway.
             let durable = !matches!(command, Command::Renew(_)) || record.remote;
             self.needs_sync |= durable && !granted;
-            self.put(id, record, before, durable);
+            self.put(id, Arc::new(record), before, durable);
         }
         // An expired record need not be removed: it reads as absent until its segment goes.
         Ok(answer)
@@ -111,13 +109,13 @@ impl Group {
     }
 
     /// Adds a record that no command of ours decided: one whose owner is gone, or one of another store.
-    pub(super) fn put_from_elsewhere(&mut self, id: RecordId, record: Record, stored: Option<Stored>) {
+    pub(super) fn put_from_elsewhere(&mut self, id: RecordId, record: Arc<Record>, stored: Option<Stored>) {
         self.needs_sync = true;
         self.put(id, record, stored, true);
     }
 
     /// Adds what is to be stored under `id`.
-    pub(super) fn put(&mut self, id: RecordId, record: Record, before: Option<Stored>, durable: bool) {
+    pub(super) fn put(&mut self, id: RecordId, record: Arc<Record>, before: Option<Stored>, durable: bool) {
         let stored_in = before.as_ref().map(|stored| stored.place.segment.class);
         let earlier = self.decided.get(&id);
         let class = Class::of_record(&record, stored_in.max(earlier.map(|decided| decided.class)));
@@ -126,7 +124,7 @@ impl Group {
             self.order.push(id);
         }
         self.bytes += record.weight();
-        self.decided.insert(id, Box::new(Decided { record, class, before, durable }));
+        self.decided.insert(id, Decided { record, class, before, durable });
     }
 
     /// Writes every record once, in its last state, and syncs.
@@ -162,7 +160,7 @@ impl Group {
             // What is erased is overwritten: nothing may refer to it.
             let lasting = |before: &&Stored| before.place.segment == piece.id && !self.erased.contains(&id);
             let base = decided.before.as_ref().filter(lasting);
-            let base = base.map(|base| (base.place.offset, &base.record));
+            let base = base.map(|base| (base.place.offset, &*base.record));
             entry::put(&mut piece.bytes, piece.home, &id, &decided.record, base);
             written.puts.push(Put { id, place, decided });
         }
@@ -219,7 +217,7 @@ struct Put {
     id: RecordId,
     place: Place,
     /// Not durable: it was not written, and is kept in memory only.
-    decided: Box<Decided>,
+    decided: Decided,
 }
 
 /// A group on its way to the disk, and on its way into the catalog once it is there.
@@ -335,7 +333,7 @@ impl Written {
     /// The records whose waiters must hear of it once it is published. A waiter may come at any moment until then.
     pub(super) fn news(&self) -> Vec<RecordId> {
         let is_news = |put: &&Put| {
-            let before = put.decided.before.as_ref().map(|stored| &stored.record);
+            let before = put.decided.before.as_ref().map(|stored| &*stored.record);
             is_worth_waking(before, Some(&put.decided.record))
         };
         self.puts.iter().filter(is_news).map(|put| put.id).collect()
@@ -354,7 +352,7 @@ impl Written {
             }
         }
         for Put { id, place, decided } in self.puts {
-            let Decided { record, before, durable, .. } = *decided;
+            let Decided { record, before, durable, .. } = decided;
             let stored = Stored { record, place };
             if durable {
                 catalog.put(id, stored, before.as_ref());

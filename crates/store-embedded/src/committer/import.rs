@@ -1,6 +1,7 @@
 //! Records of another store: taken in as they are, above no grant of ours.
 
 use std::io;
+use std::sync::Arc;
 
 use onlyonce_core::store::Imported;
 use onlyonce_core::transition::view;
@@ -18,14 +19,14 @@ impl Committer {
         let mut highest = 0;
         for (id, record) in records {
             let stored = self.shared.read(&id, None)?;
-            let in_use = view(stored.as_ref().map(|stored| &stored.record), now).is_some();
+            let in_use = view(stored.as_ref().map(|stored| &*stored.record), now).is_some();
             if in_use || group.has(&id) || record.is_expired(now) {
                 imported.left += 1;
                 continue;
             }
             highest = highest.max(record.fence.get());
             imported.taken += 1;
-            group.put_from_elsewhere(id, record, stored);
+            group.put_from_elsewhere(id, Arc::new(record), stored);
         }
         // ORDER: fences grow above the highest one taken in, durably, before it is.
         self.raise_fences(highest).map_err(|error| self.shared.poison("raising the fences", &error))?;

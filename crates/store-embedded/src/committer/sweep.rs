@@ -91,7 +91,7 @@ impl Committer {
         let some = !pinning.is_empty();
         let mut group = Group::default();
         for (id, stored) in pinning {
-            group.put_from_elsewhere(id, stored.record.clone(), Some(stored));
+            group.put_from_elsewhere(id, Arc::clone(&stored.record), Some(stored));
         }
         match self.commit(group) {
             Ok(()) => Ok(some),
