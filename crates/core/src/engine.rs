@@ -18,10 +18,11 @@ mod typed;
 mod wait;
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use tokio_util::sync::WaitForCancellationFuture;
 
 use self::alarm::Alarm;
 use self::execution::{Asked, Attempt};
@@ -62,6 +63,9 @@ enum Next<R, W> {
 
 /// Whom to tell what a claim led to.
 type ReplyTo<R, W> = oneshot::Sender<Result<Next<R, W>, EngineError>>;
+
+/// Resolves when work that still runs must be abandoned.
+type Aborted<'a, 't> = Pin<&'a mut WaitForCancellationFuture<'t>>;
 
 /// A claim and its answer, with what was set up before it was sent.
 struct Claimed {
@@ -153,15 +157,18 @@ impl Engine {
             Err(error) => return drop(reply.send(Err(error))),
         };
         let mut alarm = Alarm::default();
+        let shared = Arc::clone(&self.shared);
+        // One for the claim and for the work: to wait for it means to be entered in a list that all attempts share.
+        let mut aborted = pin!(shared.aborting.cancelled());
         let rest = match tokio::select! {
             // Biased: a store that answers at once is not asked about the end of the process.
             biased;
             claimed = self.claim(&request, claimed_at, &mut alarm) => claimed,
-            () = self.shared.aborting.cancelled() => Err(EngineError::stopping()),
+            () = aborted.as_mut() => Err(EngineError::stopping()),
         } {
             Ok((claim, answer)) => {
                 let claimed = Claimed { claim, answer, claimed_at, alarm, place };
-                self.follow(request, work, claimed, recoveries_left, reply)
+                self.follow(request, work, claimed, recoveries_left, aborted, reply)
             }
             Err(error) => return drop(reply.send(Err(error))),
         };
@@ -172,14 +179,15 @@ impl Engine {
 
     /// Follows the answer of a claim: what is left to do, or `None` when the reply is sent. The only place that branches
     /// on claim answers.
-    fn follow<R, W, F>(
+    fn follow<'a, 't: 'a, R, W, F>(
         self,
         request: Arc<Request>,
         work: W,
         claimed: Claimed,
         recoveries_left: u32,
+        aborted: Aborted<'a, 't>,
         reply: ReplyTo<R, W>,
-    ) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>>
+    ) -> Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>
     where
         R: Send + 'static,
         W: FnOnce(Execution) -> F + Send + 'static,
@@ -191,7 +199,7 @@ impl Engine {
             ClaimAnswer::Granted(grant) => {
                 let attempt = Attempt::new(self, &claim, grant, (claimed_at, alarm), place);
                 let asked = Asked { request, fingerprint: *claim.fingerprint.digest() };
-                return Some(Box::pin(attempt.run(asked, work, reply)));
+                return Some(Box::pin(attempt.run(asked, work, aborted, reply)));
             }
             ClaimAnswer::Recover(grant) => {
                 return Some(Box::pin(async move {

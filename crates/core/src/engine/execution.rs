@@ -21,7 +21,7 @@ use tracing::Instrument;
 use super::alarm::Alarm;
 use super::heartbeat::Heartbeat;
 use super::quota::Place;
-use super::{Cut, Ending, Engine, ReplyTo, Request};
+use super::{Aborted, Cut, Ending, Engine, ReplyTo, Request};
 use crate::clock::Timestamp;
 use crate::decision::{self, Finish, Stop};
 use crate::transition::{Claim, Grant, Token};
@@ -77,6 +77,7 @@ impl Attempt {
         mut self,
         asked: Asked,
         work: W,
+        aborted: Aborted<'_, '_>,
         reply: ReplyTo<R, W>,
     ) -> impl Future<Output = ()> + Send
     where
@@ -90,7 +91,7 @@ impl Attempt {
                 // The grant was on its way for too long. Nothing was started, so it is given back.
                 return Box::pin(self.give_back(reply)).await;
             };
-            match decision::finish(self.watch_over(running).await) {
+            match decision::finish(self.watch_over(running, aborted).await) {
                 Finish::Complete { outcome, retention, value } => {
                     self.complete(outcome, retention, value, reply).await;
                 }
@@ -118,7 +119,7 @@ impl Attempt {
         Running::Apart(AbortOnDrop(self.engine.shared.tasks.spawn(working.in_current_span())))
     }
 
-    async fn watch_over<R, F>(&mut self, mut running: Running<R, F>) -> Stop<R>
+    async fn watch_over<R, F>(&mut self, mut running: Running<R, F>, aborted: Aborted<'_, '_>) -> Stop<R>
     where
         F: Future<Output = Ending<R>>,
     {
@@ -129,7 +130,7 @@ impl Attempt {
             biased;
             ended = running.ended() => return ended.map_or_else(Stop::Cut, Stop::Returned),
             () = heartbeat.keep() => (Stop::Cut(Cut::OutOfTime), heartbeat.lease_ends_at()),
-            () = shared.aborting.cancelled() => (Stop::Cut(Cut::ShutDown), shared.clock.now() + ABORT_WITHIN),
+            () = aborted => (Stop::Cut(Cut::ShutDown), shared.clock.now() + ABORT_WITHIN),
         };
         // The grant is not given up while the work may still be at it: that is what the margin of the lease is for.
         // Work that cannot be stopped is told that it should.

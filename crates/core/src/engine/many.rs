@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -133,7 +133,9 @@ impl Engine {
                     let claimed = Claimed { claim, answer, claimed_at, alarm: Alarm::default(), place };
                     // Each on its own task from here on: what panics is none of the others' business.
                     self.shared.tasks.spawn(async move {
-                        if let Some(rest) = engine.follow(request, work, claimed, 1, reply) {
+                        let shared = Arc::clone(&engine.shared);
+                        let aborted = pin!(shared.aborting.cancelled());
+                        if let Some(rest) = engine.follow(request, work, claimed, 1, aborted, reply) {
                             rest.await;
                         }
                     });
