@@ -11,7 +11,7 @@ use crate::Result;
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Server {
-    /// What the proxies are in front of: plain hyper.
+    /// What the proxies are in front of: as little as can answer.
     Upstream,
     /// A proxy that does nothing but pass on.
     Forward,
