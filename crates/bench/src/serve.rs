@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "whoever started it reads the address there")]
 
 pub mod application;
+pub mod bare;
 pub mod idempotent;
 pub mod layered;
 

@@ -34,8 +34,13 @@ impl<'a> Starter<'a> {
 
     /// What the proxies are in front of: this program's `serve upstream`.
     pub fn upstream(&mut self) -> Result<Started> {
+        self.upstream_by("upstream")
+    }
+
+    /// The same by another server of this program.
+    pub fn upstream_by(&mut self, server: &str) -> Result<Started> {
         let mut command = self.pins.load(&self.own);
-        command.args(["serve", "upstream"]);
+        command.args(["serve", server]);
         let folder = self.folder("upstream")?;
         self.start("upstream", &mut command, &folder, None)
     }

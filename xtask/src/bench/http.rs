@@ -27,6 +27,9 @@ pub(crate) struct Arguments {
     /// Measure this program [default: a release build is made]
     #[arg(long, value_name = "FILE")]
     onlyonce: Option<PathBuf>,
+    /// What the proxies are in front of; a bare one takes less of the processor that it shares with wrk [default: hyper]
+    #[arg(long, value_name = "KIND", value_parser = ["hyper", "bare"])]
+    upstream: Option<String>,
     /// Only this part [default: both]
     #[arg(long, value_name = "PART", value_parser = ["proxies", "layers"])]
     part: Option<String>,
@@ -57,12 +60,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn with<'c>(command: &'c mut Command, arguments: &Arguments) -> &'c mut Command {
-    let Arguments { rounds, seconds, minutes, connections, onlyonce: _, part, unpinned, quick } = arguments;
+    let Arguments { rounds, seconds, minutes, connections, onlyonce: _, upstream, part, unpinned, quick } =
+        arguments;
     let options = [
         ("--rounds", number(*rounds)),
         ("--seconds", number(*seconds)),
         ("--minutes", number(*minutes)),
         ("--connections", list(connections)),
+        ("--upstream", upstream.clone()),
         ("--part", part.clone()),
     ];
     pass_on(command, &options, &[("--unpinned", *unpinned), ("--quick", *quick)])

@@ -1,6 +1,6 @@
-//! The application that all requests end in: counts, and answers 201 with a small JSON. On a bare socket and in axum.
+//! The application that all requests end in: counts, and answers 201 with a small JSON. As plain hyper and in axum.
 
-use std::io;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,89 +9,54 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
-use bytes::{Buf as _, Bytes, BytesMut};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
 
 use crate::Result;
 
 /// With its head about 200 bytes.
-const ANSWER: &str =
+pub(super) const ANSWER: &str =
     r#"{"id":"pay_7Qd2xkJ9","amount":1999,"currency":"EUR","status":"succeeded","order":"A-1042"}"#;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// What goes before the body: as many bytes, and the same fields, as hyper would send.
-const HEAD: &str = "HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: 90\r\n\
-                    date: Wed, 18 Nov 2026 06:00:00 GMT\r\n\r\n";
-
-/// How many fields a request may have.
-const FIELDS_MAX: usize = 32;
-
-/// As little as can answer HTTP/1. It shares a processor with whoever puts the load on: were it larger, that processor would
-/// have no time left before the first one has none, and what is measured there would be this.
+/// Plain hyper.
 pub async fn serve(listener: TcpListener) -> Result<()> {
     let runs = Arc::new(AtomicU64::new(0));
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         let runs = Arc::clone(&runs);
-        // A client that goes away is no error of ours, and one that speaks no HTTP/1 is left.
-        tokio::spawn(async move { converse(stream, &runs).await.ok() });
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(request, &runs));
+            // A client that goes away is no error of ours.
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
     }
 }
 
-/// Answers all requests of a connection.
-async fn converse(mut stream: TcpStream, runs: &AtomicU64) -> io::Result<()> {
-    let mut answer = HEAD.as_bytes().to_vec();
-    answer.extend_from_slice(ANSWER.as_bytes());
-    let mut bytes = BytesMut::with_capacity(4096);
-    while stream.read_buf(&mut bytes).await? > 0 {
-        while let Some((asked, length)) = whole(&bytes)? {
-            bytes.advance(length);
-            match asked {
-                Asked::ToRun => {
-                    runs.fetch_add(1, Ordering::Relaxed);
-                    stream.write_all(&answer).await?;
-                }
-                Asked::ForRuns => {
-                    let runs = runs.load(Ordering::Relaxed).to_string();
-                    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", runs.len());
-                    stream.write_all((head + &runs).as_bytes()).await?;
-                    return stream.shutdown().await;
-                }
-            }
-        }
+async fn answer(
+    request: Request<Incoming>,
+    runs: &AtomicU64,
+) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
+    if request.method() == Method::GET {
+        return Ok(Response::new(Full::from(runs.load(Ordering::Relaxed).to_string())));
     }
-    Ok(())
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Asked {
-    ToRun,
-    /// How often it ran.
-    ForRuns,
-}
-
-/// The first request in `bytes`, and how long it is. `None` until all of it is there.
-fn whole(bytes: &[u8]) -> io::Result<Option<(Asked, usize)>> {
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let mut request = httparse::Request::new(&mut fields);
-    let malformed = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
-    let head = match request.parse(bytes).map_err(|error| malformed(&error.to_string()))? {
-        httparse::Status::Complete(head) => head,
-        httparse::Status::Partial => return Ok(None),
-    };
-    let asked = if request.method == Some("GET") { Asked::ForRuns } else { Asked::ToRun };
-    let named = |name: &str| request.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name));
-    if named("transfer-encoding").is_some() {
-        return Err(malformed("no proxy here has a reason to send chunks"));
+    let mut response = Response::new(Full::from(ANSWER));
+    if request.into_body().collect().await.is_ok() {
+        runs.fetch_add(1, Ordering::Relaxed);
+        *response.status_mut() = StatusCode::CREATED;
+    } else {
+        *response.status_mut() = StatusCode::BAD_REQUEST;
     }
-    let length = match named("content-length") {
-        Some(field) => std::str::from_utf8(field.value).ok().and_then(|digits| digits.parse::<usize>().ok()),
-        None => Some(0),
-    };
-    let length = length.and_then(|body| head.checked_add(body)).ok_or_else(|| malformed("no length"))?;
-    Ok((bytes.len() >= length).then_some((asked, length)))
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    Ok(response)
 }
 
 /// In axum.
@@ -104,34 +69,4 @@ pub fn router() -> Router {
         runs.load(Ordering::Relaxed).to_string()
     }
     Router::new().route("/payments", post(pay)).route("/runs", get(count)).with_state(Arc::default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_head_tells_the_length_of_the_answer() {
-        assert!(HEAD.contains(&format!("content-length: {}\r\n", ANSWER.len())), "{}", ANSWER.len());
-    }
-
-    #[test]
-    fn a_request_is_whole_at_its_last_byte_and_not_before() {
-        let request = b"POST /payments HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
-        for cut in 0..request.len() {
-            assert_eq!(whole(&request[..cut]).unwrap(), None, "{cut} bytes");
-        }
-        assert_eq!(whole(request).unwrap(), Some((Asked::ToRun, request.len())));
-        let two = [&request[..], b"GET /runs HTTP/1.1\r\n\r\n"].concat();
-        assert_eq!(whole(&two).unwrap(), Some((Asked::ToRun, request.len())));
-        assert_eq!(whole(&two[request.len()..]).unwrap(), Some((Asked::ForRuns, two.len() - request.len())));
-    }
-
-    #[test]
-    fn what_is_no_request_is_an_error() {
-        let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
-        for bad in ["\0\r\n\r\n", chunked, "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n"] {
-            assert!(whole(bad.as_bytes()).is_err(), "{bad:?}");
-        }
-    }
 }

@@ -37,6 +37,10 @@ pub(crate) struct Arguments {
     /// At how many connections the proxies are measured.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [64, 256], value_parser = clap::value_parser!(u32).range(1..=i64::from(CONNECTIONS_MAX)))]
     pub(crate) connections: Vec<u32>,
+    /// What the proxies are in front of. It shares a processor with wrk: a bare one leaves that more time, and the proxies are
+    /// what is slow.
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = Upstream::Hyper)]
+    pub(crate) upstream: Upstream,
     /// Only this part.
     #[arg(long, value_name = "PART", value_enum)]
     part: Option<Part>,
@@ -63,6 +67,24 @@ pub(crate) enum Part {
     Proxies,
     /// The layer in axum beside axum-idempotent and a bare handler.
     Layers,
+}
+
+/// What the proxies are in front of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Upstream {
+    /// A server as most are: hyper.
+    Hyper,
+    /// As little as can answer.
+    Bare,
+}
+
+impl Upstream {
+    pub(crate) const fn server(self) -> &'static str {
+        match self {
+            Self::Hyper => "upstream",
+            Self::Bare => "bare-upstream",
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

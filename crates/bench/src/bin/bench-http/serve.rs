@@ -3,7 +3,7 @@
 mod forward;
 
 use clap::ValueEnum;
-use onlyonce_bench::serve::{self, application, idempotent, layered};
+use onlyonce_bench::serve::{self, application, bare, idempotent, layered};
 use tokio::runtime::Builder;
 
 use crate::Result;
@@ -11,8 +11,10 @@ use crate::Result;
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Server {
-    /// What the proxies are in front of: as little as can answer.
+    /// What the proxies are in front of: plain hyper.
     Upstream,
+    /// The same on a bare socket.
+    BareUpstream,
     /// A proxy that does nothing but pass on.
     Forward,
     /// An axum handler.
@@ -26,7 +28,7 @@ pub(crate) enum Server {
 /// Serves until the process is ended, or until nobody holds the other end of its input.
 pub(crate) fn serve(server: Server, upstream: Option<&str>) -> Result<()> {
     let runtime = match server {
-        Server::Upstream | Server::Forward => Builder::new_current_thread(),
+        Server::Upstream | Server::BareUpstream | Server::Forward => Builder::new_current_thread(),
         // The layer spawns its work.
         Server::Bare | Server::Idempotent | Server::Layered => serve::one_worker(),
     };
@@ -37,6 +39,7 @@ async fn listen(server: Server, upstream: Option<String>) -> Result<()> {
     let listener = serve::listener()?;
     let router = match server {
         Server::Upstream => return application::serve(listener).await,
+        Server::BareUpstream => return bare::serve(listener).await,
         Server::Forward => return forward::serve(listener, &upstream.ok_or("no upstream")?).await,
         Server::Bare => application::router(),
         Server::Idempotent => idempotent::around(application::router(), idempotent::memory()),
