@@ -1,7 +1,7 @@
 //! The pipeline that every door goes through: claim, then run, replay, wait or refuse.
 //!
 //! This file is the whole way of a request. What happens under a grant is in `execution`, how the lease is kept in
-//! `heartbeat`, how duplicates wait in `wait`, how unknown outcomes are found out in `recover`, how many requests are
+//! `heartbeat`, what it is woken by in `alarm`, how duplicates wait in `wait`, how unknown outcomes are found out in `recover`, how many requests are
 //! claimed in one round trip in `many`.
 
 mod alarm;

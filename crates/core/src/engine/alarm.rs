@@ -1,7 +1,7 @@
-//! Wakes the task of an attempt: one entry at the clock for all that it waits for.
+//! Wakes the task of an attempt, with as few entries at the clock as will do.
 //!
 //! A claim, the work and the completion each have an end, and nearly all of them are over long before it. To enter each
-//! at the clock and take it out again costs more than to be woken once too early.
+//! at the clock and take it out again costs more than to be woken once too early: an entry serves all later ends.
 
 use std::future::Future;
 

@@ -1,5 +1,7 @@
 //! Keeps the lease of a running attempt, and knows when it can no longer be kept.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use super::shared::Shared;
 use crate::clock::Timestamp;
 use crate::lease::Lease;
 use crate::observe::Event;
+use crate::store::StoreError;
 use crate::transition::{Renew, RenewAnswer, Token};
 
 /// Renews at a third of the lease, so that two renewals may fail before the lease is in danger.
@@ -25,6 +28,14 @@ pub(super) struct Heartbeat {
     lease_ends_at: Timestamp,
     is_lost: bool,
     alarm: Alarm,
+    /// It goes on while other things are waited for, one after the other.
+    renewing: Option<Renewing>,
+}
+
+/// A renewal on its way.
+struct Renewing {
+    sent_at: Timestamp,
+    answer: Pin<Box<dyn Future<Output = Result<RenewAnswer, StoreError>> + Send>>,
 }
 
 impl Heartbeat {
@@ -40,7 +51,7 @@ impl Heartbeat {
         let lease_ends_at = claimed_at + lease.get();
         let next = claimed_at + interval(lease);
         let renew = Renew { token, lease };
-        Self { shared, renew, next, deadline, lease_ends_at, is_lost: false, alarm }
+        Self { shared, renew, next, deadline, lease_ends_at, is_lost: false, alarm, renewing: None }
     }
 
     /// Whether the attempt must not go on, or not even begin.
@@ -61,40 +72,51 @@ impl Heartbeat {
     /// The same, but no longer than until `at`.
     async fn keep_until(&mut self, at: Timestamp) {
         while !self.is_lost {
-            let due = self.next.min(self.deadline);
-            // Most attempts end before this does, and never ask for the time.
-            self.alarm.until(due.min(at), &*self.shared.clock).await;
-            if at < due {
-                return;
-            }
-            self.beat(at).await;
-            if self.shared.clock.now() >= at {
+            if self.renewing.is_none() {
+                let due = self.next.min(self.deadline);
+                // Most attempts end before this does, and never ask for the time.
+                self.alarm.until(due.min(at), &*self.shared.clock).await;
+                if at < due {
+                    return;
+                }
+                self.send();
+            } else if !self.is_answered(at).await {
                 return;
             }
         }
     }
 
-    /// Renews the lease, if there is still time for it. What is not answered until `at` is sent again later.
-    async fn beat(&mut self, at: Timestamp) {
+    /// Sends a renewal, if there is still time for it.
+    fn send(&mut self) {
         let now = self.shared.clock.now();
         if now >= self.deadline {
             return self.lose();
         }
-        let Self { shared, renew, alarm, .. } = self;
+        let (shared, renew) = (Arc::clone(&self.shared), self.renew.clone());
+        let renewing = Box::pin(async move { shared.store.renew(&renew).await });
+        self.renewing = Some(Renewing { sent_at: now, answer: renewing });
+    }
+
+    /// Whether the renewal came to an end before `at`, with the lease or without.
+    async fn is_answered(&mut self, at: Timestamp) -> bool {
+        let Some(Renewing { sent_at, answer }) = &mut self.renewing else { return true };
+        let sent_at = *sent_at;
         let answer = tokio::select! {
-            answer = shared.store.renew(renew) => answer,
-            () = alarm.until(self.deadline.min(at), &*shared.clock) => {
-                if self.deadline <= at {
+            answer = answer => answer,
+            () = self.alarm.until(self.deadline.min(at), &*self.shared.clock) => {
+                let is_too_late = self.deadline <= at;
+                if is_too_late {
                     self.lose();
                 }
-                return;
+                return is_too_late;
             }
         };
+        self.renewing = None;
         match answer {
             Ok(RenewAnswer::Renewed(left)) => {
                 // ORDER: the deadline counts from before the renewal was sent.
-                (self.deadline, self.lease_ends_at) = (deadline(now, left), now + left);
-                self.next = now + interval(self.renew.lease);
+                (self.deadline, self.lease_ends_at) = (deadline(sent_at, left), sent_at + left);
+                self.next = sent_at + interval(self.renew.lease);
             }
             Ok(RenewAnswer::Fenced) => self.lose(),
             Err(error) => {
@@ -104,10 +126,11 @@ impl Heartbeat {
                 self.next = self.shared.clock.now() + soon;
             }
         }
+        true
     }
 
     fn lose(&mut self) {
-        self.is_lost = true;
+        (self.is_lost, self.renewing) = (true, None);
         self.shared.observe(&self.renew.token.id, self.renew.token.fence, Event::LeaseLost);
     }
 }

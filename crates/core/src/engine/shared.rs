@@ -274,11 +274,11 @@ impl Engine {
     ) -> Result<ClaimAnswer, EngineError> {
         let clock = &*self.shared.clock;
         let until = claimed_at + self.policy.claim_for.min(self.terms.lease.get() / 2);
-        let mut asked_at = claimed_at;
         let mut backoff = Backoff::new();
         let mut maybe_applied = false;
         loop {
-            let over = alarm.until(asked_at + self.policy.store_within, clock);
+            // Counted from when there is something to wait for.
+            let over = async { alarm.until(clock.now() + self.policy.store_within, clock).await };
             let error = match answered(self.shared.store.claim(claim), over).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
@@ -287,14 +287,14 @@ impl Engine {
             maybe_applied |= error.outcome_unknown();
             let wait = backoff.next();
             // Fail closed: nothing was started. A claim that may have been applied is asked for again.
-            asked_at = clock.now() + wait;
-            if !error.outcome_unknown() || asked_at >= until {
+            let again_at = clock.now() + wait;
+            if !error.outcome_unknown() || again_at >= until {
                 if maybe_applied {
                     self.settle(claim, claimed_at);
                 }
                 return Err(error.into());
             }
-            alarm.until(asked_at, clock).await;
+            alarm.until(again_at, clock).await;
         }
     }
 

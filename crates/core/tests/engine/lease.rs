@@ -143,3 +143,49 @@ fn a_paused_owner_whose_record_was_taken_over_does_not_present_its_answer() {
         assert_eq!(done(stage.call(3).await), (2, true));
     });
 }
+
+#[test]
+fn a_lost_lease_is_told_once_and_the_store_is_still_waited_for() {
+    run(async {
+        let within = Duration::from_millis(500);
+        let stage = Stage::new(policy().answer_within(within)).await;
+        let (call, _end) = stage.start().await;
+        let go_on = Arc::new(Notify::new());
+        stage.store.next_times(1000, Operation::Renew, &Fault::Refuse);
+        // Twice: were the first not waited for, the second would be sent.
+        stage.store.next_times(2, Operation::Abandon, &Fault::Delay(go_on.clone()));
+        stage.clock.slept_on_for(LEASE / 3).await;
+        stage.clock.advance(LEASE / 10 * 9);
+        stage.seen.until(Event::LeaseLost).await;
+        stage.clock.slept_on_for_exactly(within).await;
+        assert_eq!(stage.store.unmet(Operation::Abandon), 1);
+        go_on.notify_one();
+        assert!(matches!(conflict(call.await.unwrap()), Conflict::OutcomeUnknown { .. }));
+        assert_eq!((stage.seen.count(Event::LeaseLost), stage.store.unmet(Operation::Abandon)), (1, 1));
+    });
+}
+
+#[test]
+fn a_renewal_on_its_way_goes_on_while_the_outcome_is_told() {
+    run(async {
+        let stage = Stage::new(policy()).await;
+        let (call, end) = stage.start().await;
+        let go_on = Arc::new(Notify::new());
+        // A second one would be sent if the first were dropped.
+        stage.store.next_times(2, Operation::Renew, &Fault::Delay(go_on.clone()));
+        stage.store.next_times(2, Operation::Complete, &Fault::LoseCommand);
+        beat(&stage).await;
+        while stage.store.unmet(Operation::Renew) > 1 {
+            tokio::task::yield_now().await;
+        }
+        end.send(Ok(42)).unwrap();
+        // Between the tries: the first of these waits ends without an answer to the renewal.
+        for again_in in [10, 20].map(Duration::from_millis) {
+            stage.clock.slept_on_for_exactly(again_in).await;
+            stage.clock.advance(again_in);
+        }
+        assert_eq!(done(call.await.unwrap()), (42, false));
+        assert_eq!(stage.store.unmet(Operation::Renew), 1);
+        go_on.notify_one();
+    });
+}
