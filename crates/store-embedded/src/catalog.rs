@@ -147,7 +147,7 @@ impl Catalog {
             self.in_flight.insert(id, stored);
         } else {
             self.in_flight.remove(&id);
-            // What a burst has taken is given back: claims are refused by what the map takes, not by what is in it.
+            // What a burst has taken is given back: claims are refused by what the map takes, too, not only by what is in it.
             if self.in_flight.capacity() > 4 * self.in_flight.len() + SPARE {
                 self.in_flight.shrink_to(2 * self.in_flight.len());
             }

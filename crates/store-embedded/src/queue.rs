@@ -14,6 +14,9 @@ use crate::committer::Reply;
 /// The most commands that may wait. One more is refused: a disk that does not keep up must not eat the memory.
 const QUEUE_MAX: usize = 65_536;
 
+/// For how many there is room before they come.
+const ROOM_MAX: usize = 1024;
+
 /// Something for the committer to do.
 #[derive(Debug)]
 pub(crate) enum Job {
@@ -122,8 +125,8 @@ impl Queue {
         }
         waiting.wanted = None;
         waiting.taken += 1;
-        // Those who come back find room for as many as they are.
-        let room = Vec::with_capacity(waiting.jobs.len());
+        // Those who come back find room for as many as they are, but what a burst took is given back.
+        let room = Vec::with_capacity(waiting.jobs.len().min(ROOM_MAX));
         Some(std::mem::replace(&mut waiting.jobs, room))
     }
 
