@@ -24,22 +24,28 @@ pub(super) fn make(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
         fs::remove_dir_all(&counts)?;
     }
     fs::create_dir_all(&counts)?;
-    let counting = build(workspace, &compiler, &work, &format!("-Cprofile-generate={}", counts.display()))?;
+    let counting =
+        build(workspace, &compiler, &work, &[&format!("-Cprofile-generate={}", counts.display())])?;
     train(workspace, &counting)?;
     let profile = work.join("profile.profdata");
     process::run(Command::new(profdata).args(["merge", "--output"]).arg(&profile).arg(&counts))?;
-    let built = build(workspace, &compiler, &work, &format!("-Cprofile-use={}", profile.display()))?;
+    let by_counts = format!("-Cprofile-use={}", profile.display());
+    let built = build(workspace, &compiler, &work, &[&by_counts, TOGETHER])?;
     fs::create_dir_all(folder)?;
     let made = folder.join("onlyonce-trained");
     fs::copy(built, &made)?;
     Ok(made)
 }
 
-/// Builds the program with one flag more. With a target, so that what runs while it is built does not count.
-fn build(workspace: &Workspace, compiler: &Compiler, work: &Path, flag: &str) -> Result<PathBuf> {
+/// What is done often is put side by side. The linker would else leave it where it was compiled, between what is never done:
+/// a request went through pages of code all over sixteen megabytes.
+const TOGETHER: &str = "-Clink-arg=-Wl,-z,keep-text-section-prefix";
+
+/// Builds the program with more flags. With a target, so that what runs while it is built does not count.
+fn build(workspace: &Workspace, compiler: &Compiler, work: &Path, flags: &[&str]) -> Result<PathBuf> {
     let mut cargo = process::cargo(&workspace.root);
     // Not `RUSTFLAGS`, which has no way to write a folder with a space in its name.
-    cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flag);
+    cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
     cargo.args(["build", "--release", "--package", "onlyonce", "--bin", "onlyonce"]);
     cargo.args(["--target", &compiler.host, "--target-dir"]).arg(work);
     process::run(&mut cargo)?;
