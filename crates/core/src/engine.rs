@@ -197,7 +197,7 @@ impl Engine {
         self.observe_answer(&claim, &answer);
         let next = match answer {
             ClaimAnswer::Granted(grant) => {
-                let attempt = Attempt::new(self, &claim, grant, (claimed_at, alarm), place);
+                let attempt = Attempt::new(self, &claim, grant, claimed_at, alarm, place);
                 let asked = Asked { request, fingerprint: *claim.fingerprint.digest() };
                 return Some(Box::pin(attempt.run(asked, work, aborted, reply)));
             }

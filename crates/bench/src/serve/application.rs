@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::Result;
 
@@ -26,18 +26,28 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Plain hyper.
 pub async fn serve(listener: TcpListener) -> Result<()> {
+    accept(listener, |stream, runs| async move {
+        let service = service_fn(|request| answer(request, &runs));
+        // A client that goes away is no error of ours.
+        let _ =
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    })
+    .await
+}
+
+/// Hands each connection to `converse`, on a task of its own, with the count of all runs.
+pub(super) async fn accept<F>(
+    listener: TcpListener,
+    converse: impl Fn(TcpStream, Arc<AtomicU64>) -> F,
+) -> Result<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let runs = Arc::new(AtomicU64::new(0));
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        let runs = Arc::clone(&runs);
-        tokio::spawn(async move {
-            let service = service_fn(|request| answer(request, &runs));
-            // A client that goes away is no error of ours.
-            let _ = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-        });
+        tokio::spawn(converse(stream, Arc::clone(&runs)));
     }
 }
 

@@ -4,14 +4,13 @@
 //! before the one with the proxy has none, and a faster proxy looks no faster.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::application::ANSWER;
+use super::application::{ANSWER, accept};
 use crate::Result;
 
 /// What goes before the body: as many bytes, and the same fields, as hyper would send.
@@ -26,14 +25,11 @@ const FIELDS_MAX: usize = 32;
 
 /// Serves whoever comes.
 pub async fn serve(listener: TcpListener) -> Result<()> {
-    let runs = Arc::new(AtomicU64::new(0));
-    loop {
-        let (stream, _) = listener.accept().await?;
-        stream.set_nodelay(true)?;
-        let runs = Arc::clone(&runs);
+    accept(listener, |stream, runs| async move {
         // A client that goes away is no error of ours, and one that speaks no HTTP/1 is left.
-        tokio::spawn(async move { converse(stream, &runs).await.ok() });
-    }
+        let _ = converse(stream, &runs).await;
+    })
+    .await
 }
 
 /// Answers all requests of a connection.

@@ -54,7 +54,8 @@ impl Attempt {
         engine: Engine,
         claim: &Claim,
         grant: Grant,
-        (claimed_at, alarm): (Timestamp, Alarm),
+        claimed_at: Timestamp,
+        alarm: Alarm,
         place: Option<Place>,
     ) -> Self {
         let token = Token { id: claim.id, owner: claim.owner, fence: grant.fence };
