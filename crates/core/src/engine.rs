@@ -1,8 +1,8 @@
 //! The pipeline that every door goes through: claim, then run, replay, wait or refuse.
 //!
 //! This file is the whole way of a request. What happens under a grant is in `execution`, how the lease is kept in
-//! `heartbeat`, what it is woken by in `alarm`, how duplicates wait in `wait`, how unknown outcomes are found out in `recover`, how many requests are
-//! claimed in one round trip in `many`.
+//! `heartbeat`, what it is woken by in `alarm`, how duplicates wait in `wait`, how unknown outcomes are found out in
+//! `recover`, how many requests are claimed in one round trip in `many`.
 
 mod alarm;
 mod builder;

@@ -71,7 +71,7 @@ fn watch_one(starter: &mut Starter<'_>, wrk: &mut Wrk, subject: Subject, minutes
     eprintln!("{}: {minutes} minutes of {} load", subject.name(), Mode::Mixed.name());
     let time = Duration::from_mins(u64::from(minutes));
     let load = Load { mode: Mode::Mixed, caller: Caller::Token, connections: CONNECTIONS, time };
-    let upstream = starter.base.upstream()?;
+    let upstream = starter.upstream()?;
     let mut server = starter.with(subject, Some(upstream.address()), &["--retention", RETENTION])?;
     wrk.renew();
     starter.base.commands.note("memory", shown(&wrk.command(load, server.address())));

@@ -91,7 +91,7 @@ impl Run<'_> {
     /// figures are compared had the same minute.
     fn proxies(&mut self) -> Result<()> {
         for round in 0..self.arguments.rounds() {
-            let upstream = self.starter.base.upstream_by(self.arguments.upstream.server())?;
+            let upstream = self.starter.upstream()?;
             let mut servers = self.start(&Subject::PROXIES, Some(&upstream))?;
             for mode in [Mode::Plain, Mode::Fresh, Mode::Replay] {
                 for connections in self.arguments.connections.clone() {

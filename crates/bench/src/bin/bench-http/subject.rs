@@ -62,12 +62,20 @@ impl Subject {
 pub(crate) struct Starter<'a> {
     pub(crate) base: starter::Starter<'a>,
     onlyonce: Option<PathBuf>,
+    /// The server of this program that the proxies are in front of.
+    upstream: &'static str,
 }
 
 impl<'a> Starter<'a> {
     pub(crate) fn new(arguments: &Arguments, workplace: &'a Workplace, sidecar: bool) -> Result<Self> {
         let onlyonce = if sidecar { Some(arguments.onlyonce()?) } else { None };
-        Ok(Self { base: starter::Starter::new(workplace, Pins::new(arguments.unpinned))?, onlyonce })
+        let base = starter::Starter::new(workplace, Pins::new(arguments.unpinned))?;
+        Ok(Self { base, onlyonce, upstream: arguments.upstream.server() })
+    }
+
+    /// Starts what the proxies are in front of.
+    pub(crate) fn upstream(&mut self) -> Result<Started> {
+        self.base.upstream_by(self.upstream)
     }
 
     /// Starts `subject`: a proxy in front of `upstream`, a layer without.
