@@ -22,6 +22,7 @@ mod commit;
 mod context;
 mod convert;
 mod failure;
+mod leave;
 mod offsets;
 mod reader;
 
@@ -48,6 +49,7 @@ use crate::url::{SourceUrl, wrong};
 
 use context::Watch;
 use failure::{failed, refused, unavailable};
+use leave::leave;
 use offsets::{Offsets, Place};
 
 /// How long a member may be silent. In seconds; the brokers' own default.
@@ -233,6 +235,10 @@ impl Topics {
         self.consumer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn take_consumer(&self) -> Option<Arc<Reader>> {
+        self.consumer.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     fn offsets(&self) -> MutexGuard<'_, Offsets> {
         self.offsets.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -255,6 +261,14 @@ impl Topics {
                 let _ = self.retries.send((handle.clone(), *after));
                 Ok(Prepared::Waits)
             }
+        }
+    }
+}
+
+impl Drop for Topics {
+    fn drop(&mut self) {
+        if let Some(consumer) = self.take_consumer() {
+            leave(consumer);
         }
     }
 }
@@ -337,9 +351,9 @@ impl Broker for Topics {
     async fn give_back(&self, _: Vec<Handle>) -> Result<(), SourceError> {
         self.offsets().clear();
         self.changed.notify_waiters();
-        let consumer = self.consumer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(consumer) = self.take_consumer() else { return Ok(()) };
         // Leaving the group waits for the broker.
-        let leaving = tokio::task::spawn_blocking(move || drop(consumer));
+        let leaving = tokio::task::spawn_blocking(move || leave(consumer));
         leaving.await.map_err(|error| unavailable("leaving the group", error))
     }
 
