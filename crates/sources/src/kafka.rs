@@ -49,7 +49,7 @@ use crate::url::{SourceUrl, wrong};
 
 use context::Watch;
 use failure::{failed, refused, unavailable};
-use leave::leave;
+use leave::{Reader, leave};
 use offsets::{Offsets, Place};
 
 /// How long a member may be silent. In seconds; the brokers' own default.
@@ -70,8 +70,6 @@ pub(crate) struct Handle {
     deliveries: u32,
     record: Arc<OwnedMessage>,
 }
-
-type Reader = StreamConsumer<Watch>;
 
 /// Topics, read by one member of a group.
 pub(crate) struct Topics {
@@ -158,13 +156,15 @@ impl Topics {
         const DOING: &str = "opening the topics";
         let (offsets, changed) = (Arc::new(Mutex::new(Offsets::default())), Arc::new(Notify::new()));
         let kilobytes = (settings.fetch_bytes_max / 1024).clamp(1, 2_000_000);
-        let reader: Reader = config
+        let reader: StreamConsumer<Watch> = config
             .clone()
             .set("group.id", &settings.group)
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
             .set("auto.offset.reset", from)
             .set("isolation.level", "read_committed")
+            // INVARIANT: all partitions come and go at once, as `Watch` answers.
+            .set("partition.assignment.strategy", "range,roundrobin")
             .set("session.timeout.ms", (session * 1000).to_string())
             .set("heartbeat.interval.ms", (session * 1000 / 3).min(3000).to_string())
             .set("queued.min.messages", (2 * FETCH_MAX).to_string())
@@ -188,7 +188,8 @@ impl Topics {
             }
         }
         let (retries, waiting) = unbounded_channel();
-        let (consumer, waiting) = (Mutex::new(Some(Arc::new(reader))), tokio::sync::Mutex::new(waiting));
+        let (consumer, waiting) =
+            (Mutex::new(Some(Arc::new(Reader::new(reader)))), tokio::sync::Mutex::new(waiting));
         let committing = Arc::default();
         Ok(Self { settings, consumer, producer, offsets, changed, committing, retries, waiting })
     }
@@ -235,10 +236,6 @@ impl Topics {
         self.consumer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn take_consumer(&self) -> Option<Arc<Reader>> {
-        self.consumer.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
     fn offsets(&self) -> MutexGuard<'_, Offsets> {
         self.offsets.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -261,14 +258,6 @@ impl Topics {
                 let _ = self.retries.send((handle.clone(), *after));
                 Ok(Prepared::Waits)
             }
-        }
-    }
-}
-
-impl Drop for Topics {
-    fn drop(&mut self) {
-        if let Some(consumer) = self.take_consumer() {
-            leave(consumer);
         }
     }
 }
@@ -351,10 +340,11 @@ impl Broker for Topics {
     async fn give_back(&self, _: Vec<Handle>) -> Result<(), SourceError> {
         self.offsets().clear();
         self.changed.notify_waiters();
-        let Some(consumer) = self.take_consumer() else { return Ok(()) };
-        // Leaving the group waits for the broker.
-        let leaving = tokio::task::spawn_blocking(move || leave(consumer));
-        leaving.await.map_err(|error| unavailable("leaving the group", error))
+        let reader = self.consumer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match reader {
+            Some(reader) => leave(reader, self.settings.timeout).await,
+            None => Ok(()),
+        }
     }
 
     async fn lag(&self) -> Result<Option<u64>, SourceError> {

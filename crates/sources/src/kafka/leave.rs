@@ -1,23 +1,64 @@
-//! Leaves the group.
+//! Leaves the group, and does not wait for ever.
 //!
-//! A client that is closed before it has heard of a rebalance may hang: to hear of it, it asks its own group, which may end
-//! meanwhile and throw the question away (librdkafka's issues 4041 and 4884). So a reader first ends its subscription, after
-//! which there are no more rebalances, and hears of those on their way while the group still answers.
+//! A client that is closed lets its group end, and then hears of the rebalances that are still on their way. To answer one it
+//! asks the group, and a group that has ended throws the question away and leaves whoever asked waiting (librdkafka's issues
+//! 4041 and 4884). So all that is on its way is heard before; an assignment that comes in between is not answered, as nobody
+//! waits for that; and should a revocation come just then, leaving is not waited for beyond its time.
 
+use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
+use std::thread;
+use std::time::Duration;
 
-use rdkafka::consumer::Consumer as _;
+use onlyonce_inbox::SourceError;
+use rdkafka::consumer::{Consumer as _, StreamConsumer};
+use tokio::sync::oneshot;
 
-use super::Reader;
+use super::context::Watch;
+use super::failure::unavailable;
 
-/// Leaves the group, and closes the client when nobody else uses it. Blocks while the broker is told.
-pub(super) fn leave(consumer: Arc<Reader>) {
-    consumer.unsubscribe();
-    hear(&consumer);
-    drop(consumer);
+const DOING: &str = "leaving the group";
+
+/// A member of the group. It leaves when the last who uses it lets go, which blocks while the broker is told.
+pub(super) struct Reader(StreamConsumer<Watch>);
+
+impl Reader {
+    pub(super) fn new(consumer: StreamConsumer<Watch>) -> Self {
+        Self(consumer)
+    }
+}
+
+impl Deref for Reader {
+    type Target = StreamConsumer<Watch>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.context().leave();
+        hear(self);
+    }
+}
+
+/// Lets go, and waits for so long at the most until the group is left.
+pub(super) async fn leave(reader: Arc<Reader>, within: Duration) -> Result<(), SourceError> {
+    let (left, leaving) = oneshot::channel();
+    let let_go = move || {
+        drop(reader);
+        // Nobody listens who has waited for long enough.
+        let _ = left.send(());
+    };
+    // A thread of its own: a runtime that ends waits for those that it has.
+    let leaver = thread::Builder::new().name("onlyonce-leave".to_owned());
+    leaver.spawn(let_go).map_err(|error| unavailable(DOING, error))?;
+    let left = tokio::time::timeout(within, leaving).await;
+    left.map_err(|_| unavailable(DOING, "no answer in time"))?.map_err(|error| unavailable(DOING, error))
 }
 
 /// Hears everything that the client has to tell. Records among it are not delivered, and so never committed.
@@ -41,13 +82,12 @@ impl Wake for Again {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use krafka::testing::{ApiKey, FakeBroker};
     use onlyonce_inbox::Horizon;
     use rdkafka::ClientConfig;
 
     use super::super::{Settings, Topics};
+    use super::*;
     use crate::pumped::Broker as _;
 
     const ROUNDS: usize = 10;
@@ -73,15 +113,36 @@ mod tests {
         topics
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_member_that_has_not_heard_of_its_partitions_yet_leaves() {
+    /// Members leave whom the broker was asked `last` and who have not heard of their partitions. It does not hear of it from
+    /// them: it does not know the versions in which librdkafka says so.
+    async fn leaves_after(last: ApiKey) {
         let broker = FakeBroker::start().await.expect("a broker");
         assert!(broker.create_topic("orders", 2));
         for round in 1..=ROUNDS {
             let topics = member(&broker).await;
-            assert!(broker.wait_for_requests(ApiKey::SyncGroup, round, PATIENCE).await, "it joins");
-            let left = tokio::time::timeout(PATIENCE, topics.give_back(Vec::new())).await;
-            left.expect("it does not hang").expect("left");
+            assert!(broker.wait_for_requests(last, round, PATIENCE).await, "it joins");
+            topics.give_back(Vec::new()).await.expect("left");
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_member_that_has_not_heard_of_its_partitions_yet_leaves() {
+        leaves_after(ApiKey::SyncGroup).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_member_that_is_about_to_get_its_partitions_leaves() {
+        leaves_after(ApiKey::JoinGroup).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn whoever_lets_go_last_leaves() {
+        let broker = FakeBroker::start().await.expect("a broker");
+        assert!(broker.create_topic("orders", 2));
+        let topics = member(&broker).await;
+        let other = topics.consumer().expect("open");
+        topics.give_back(Vec::new()).await.expect("let go");
+        assert!(broker.wait_for_requests(ApiKey::SyncGroup, 1, PATIENCE).await, "it is still a member");
+        leave(other, PATIENCE).await.expect("left");
     }
 }

@@ -21,8 +21,9 @@ use tokio::time::Sleep;
 use tokio_util::time::DelayQueue;
 
 use super::failure::failed;
+use super::leave::Reader;
 use super::offsets::Place;
-use super::{Handle, Reader, Topics, convert};
+use super::{Handle, Topics, convert};
 use crate::ledger::{Before, Ledger};
 use crate::pumped::{Patience, expired};
 
