@@ -49,7 +49,7 @@ use crate::url::{SourceUrl, wrong};
 
 use context::Watch;
 use failure::{failed, refused, unavailable};
-use leave::{Reader, leave};
+use leave::{Member, leave};
 use offsets::{Offsets, Place};
 
 /// How long a member may be silent. In seconds; the brokers' own default.
@@ -75,7 +75,7 @@ pub(crate) struct Handle {
 pub(crate) struct Topics {
     settings: Settings,
     /// `None` once it is closed.
-    consumer: Mutex<Option<Arc<Reader>>>,
+    consumer: Mutex<Option<Arc<Member>>>,
     producer: FutureProducer,
     offsets: Arc<Mutex<Offsets>>,
     /// Wakes whoever waits to hear that partitions came or went.
@@ -189,7 +189,7 @@ impl Topics {
         }
         let (retries, waiting) = unbounded_channel();
         let (consumer, waiting) =
-            (Mutex::new(Some(Arc::new(Reader::new(reader)))), tokio::sync::Mutex::new(waiting));
+            (Mutex::new(Some(Arc::new(Member(reader)))), tokio::sync::Mutex::new(waiting));
         let committing = Arc::default();
         Ok(Self { settings, consumer, producer, offsets, changed, committing, retries, waiting })
     }
@@ -232,7 +232,7 @@ impl Topics {
         consumer.subscribe(&names).map_err(|error| failed("joining the group", error))
     }
 
-    fn consumer(&self) -> Option<Arc<Reader>> {
+    fn consumer(&self) -> Option<Arc<Member>> {
         self.consumer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -268,7 +268,7 @@ fn topic_error(found: &rdkafka::metadata::Metadata) -> Option<RDKafkaErrorCode> 
 }
 
 /// Blocks: how many records of `topics` the group has still to finish.
-fn count(consumer: &Reader, topics: &[String], timeout: Duration) -> Result<u64, KafkaError> {
+fn count(consumer: &Member, topics: &[String], timeout: Duration) -> Result<u64, KafkaError> {
     let mut list = TopicPartitionList::new();
     for topic in topics {
         for found in consumer.fetch_metadata(Some(topic), timeout)?.topics() {
@@ -340,9 +340,9 @@ impl Broker for Topics {
     async fn give_back(&self, _: Vec<Handle>) -> Result<(), SourceError> {
         self.offsets().clear();
         self.changed.notify_waiters();
-        let reader = self.consumer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match reader {
-            Some(reader) => leave(reader, self.settings.timeout).await,
+        let member = self.consumer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match member {
+            Some(member) => leave(member, self.settings.timeout).await,
             None => Ok(()),
         }
     }

@@ -23,15 +23,9 @@ use super::failure::unavailable;
 const DOING: &str = "leaving the group";
 
 /// A member of the group. It leaves when the last who uses it lets go, which blocks while the broker is told.
-pub(super) struct Reader(StreamConsumer<Watch>);
+pub(super) struct Member(pub(super) StreamConsumer<Watch>);
 
-impl Reader {
-    pub(super) fn new(consumer: StreamConsumer<Watch>) -> Self {
-        Self(consumer)
-    }
-}
-
-impl Deref for Reader {
+impl Deref for Member {
     type Target = StreamConsumer<Watch>;
 
     fn deref(&self) -> &Self::Target {
@@ -39,7 +33,7 @@ impl Deref for Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for Member {
     fn drop(&mut self) {
         self.context().leave();
         hear(self);
@@ -47,10 +41,10 @@ impl Drop for Reader {
 }
 
 /// Lets go, and waits for so long at the most until the group is left.
-pub(super) async fn leave(reader: Arc<Reader>, within: Duration) -> Result<(), SourceError> {
+pub(super) async fn leave(member: Arc<Member>, within: Duration) -> Result<(), SourceError> {
     let (left, leaving) = oneshot::channel();
     let let_go = move || {
-        drop(reader);
+        drop(member);
         // Nobody listens who has waited for long enough.
         let _ = left.send(());
     };
@@ -62,12 +56,12 @@ pub(super) async fn leave(reader: Arc<Reader>, within: Duration) -> Result<(), S
 }
 
 /// Hears everything that the client has to tell. Records among it are not delivered, and so never committed.
-fn hear(consumer: &Reader) {
+fn hear(member: &Member) {
     let again = Arc::new(Again::default());
     let waker = Waker::from(Arc::clone(&again));
     let mut context = Context::from_waker(&waker);
     // After a rebalance it is as pending as with nothing to tell, but asks to be polled again.
-    while pin!(consumer.recv()).poll(&mut context).is_ready() || again.0.swap(false, Ordering::Relaxed) {}
+    while pin!(member.recv()).poll(&mut context).is_ready() || again.0.swap(false, Ordering::Relaxed) {}
 }
 
 /// Whether the client asked to be polled again.

@@ -21,7 +21,7 @@ use tokio::time::Sleep;
 use tokio_util::time::DelayQueue;
 
 use super::failure::failed;
-use super::leave::Reader;
+use super::leave::Member;
 use super::offsets::Place;
 use super::{Handle, Topics, convert};
 use crate::ledger::{Before, Ledger};
@@ -73,7 +73,7 @@ impl Ahead {
 
 impl Mind {
     /// A retry waits, and the records after it with it.
-    fn put_aside(&mut self, consumer: &Reader, handle: Handle, after: Duration) {
+    fn put_aside(&mut self, consumer: &Member, handle: Handle, after: Duration) {
         if !after.is_zero() {
             *self.waiting.entry(handle.place.clone()).or_default() += 1;
             pause(consumer, [handle.place.clone()]);
@@ -124,7 +124,7 @@ impl Topics {
         }
     }
 
-    fn go_on(&self, consumer: &Reader, mind: &mut Mind, ahead: Ahead) {
+    fn go_on(&self, consumer: &Member, mind: &mut Mind, ahead: Ahead) {
         if matches!(ahead, Ahead::Paused) {
             pause(consumer, self.offsets().places());
         } else if matches!(mind.ahead, Ahead::Paused) {
@@ -137,7 +137,7 @@ impl Topics {
     /// Delivers what was received, and what the client has ready behind it, as far as there is room.
     fn deliver<'c>(
         &self,
-        consumer: &'c Reader,
+        consumer: &'c Member,
         ledger: &Ledger<Handle>,
         first: Result<BorrowedMessage<'c>, KafkaError>,
     ) -> Result<(), KafkaError> {
@@ -174,7 +174,7 @@ impl Topics {
         Some((message, Before::Flagged(false), handle))
     }
 
-    fn deliver_again(&self, consumer: &Reader, mind: &mut Mind, ledger: &Ledger<Handle>, handle: Handle) {
+    fn deliver_again(&self, consumer: &Member, mind: &mut Mind, ledger: &Ledger<Handle>, handle: Handle) {
         let place = handle.place.clone();
         if self.offsets().is_open(&handle) {
             let handle = Handle { deliveries: handle.deliveries.saturating_add(1), ..handle };
@@ -205,11 +205,11 @@ fn list(places: impl IntoIterator<Item = Place>) -> TopicPartitionList {
     list
 }
 
-fn pause(consumer: &Reader, places: impl IntoIterator<Item = Place>) {
+fn pause(consumer: &Member, places: impl IntoIterator<Item = Place>) {
     // One that was taken away meanwhile cannot be paused, and need not be.
     let _ = consumer.pause(&list(places));
 }
 
-fn resume(consumer: &Reader, places: impl IntoIterator<Item = Place>) {
+fn resume(consumer: &Member, places: impl IntoIterator<Item = Place>) {
     let _ = consumer.resume(&list(places));
 }
