@@ -33,12 +33,17 @@ impl Timestamp {
     }
 }
 
+/// Saturates. Without the wider numbers of [`Duration::as_millis`]: the clock is read often.
+const fn millis(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1000).saturating_add(duration.subsec_millis() as u64)
+}
+
 impl Add<Duration> for Timestamp {
     type Output = Self;
 
     /// Saturates: "for ever" stays for ever.
     fn add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_add(millis(duration)))
     }
 }
 
@@ -46,7 +51,7 @@ impl Sub<Duration> for Timestamp {
     type Output = Self;
 
     fn sub(self, duration: Duration) -> Self {
-        Self(self.0.saturating_sub(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_sub(millis(duration)))
     }
 }
 
