@@ -15,6 +15,12 @@ pub(super) struct Alarm {
 }
 
 impl Alarm {
+    /// Enters `by` at the clock, unless something is entered: a wait that ends sooner than the one that comes first is then
+    /// served by the same entry.
+    pub(super) fn set_by(&mut self, by: Timestamp, clock: &dyn Clock) {
+        self.set.get_or_insert_with(|| (by, clock.sleep_until(by)));
+    }
+
     /// Resolves at `at`, or at once if that has passed.
     pub(super) async fn until(&mut self, at: Timestamp, clock: &dyn Clock) {
         loop {
@@ -111,6 +117,17 @@ mod tests {
         assert_eq!(waits(&mut alarm, &clock, 20, 10), (false, vec![10, 20]));
         assert_eq!(waits(&mut alarm, &clock, 20, 20), (true, vec![10, 20]));
         assert_eq!(waits(&mut alarm, &clock, 15, 20), (true, vec![10, 20, 15]), "long past");
+    }
+
+    #[test]
+    fn an_entry_that_wakes_early_serves_a_shorter_wait_that_follows() {
+        let (mut alarm, clock) = (Alarm::default(), Noting::default());
+        alarm.set_by(Timestamp::from_millis(5), &clock);
+        alarm.set_by(Timestamp::from_millis(9), &clock);
+        assert_eq!(waits(&mut alarm, &clock, 50, 0), (false, vec![5]));
+        assert_eq!(waits(&mut alarm, &clock, 6, 1), (false, vec![5]), "a new wait, which ends sooner");
+        assert_eq!(waits(&mut alarm, &clock, 50, 5), (false, vec![5, 50]), "too early, and only once");
+        assert_eq!(waits(&mut alarm, &clock, 50, 50), (true, vec![5, 50]));
     }
 
     #[test]

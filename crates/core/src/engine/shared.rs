@@ -278,7 +278,12 @@ impl Engine {
         let mut maybe_applied = false;
         loop {
             // Counted from when there is something to wait for.
-            let over = async { alarm.until(clock.now() + self.policy.store_within, clock).await };
+            let over = async {
+                let at = clock.now() + self.policy.store_within;
+                // The completion will be waited for, too, and most likely for less long.
+                alarm.set_by(at.min(claimed_at + self.policy.answer_within), clock);
+                alarm.until(at, clock).await;
+            };
             let error = match answered(self.shared.store.claim(claim), over).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
