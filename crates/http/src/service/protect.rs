@@ -230,7 +230,12 @@ where
 fn granted(mut request: Request<Body>, execution: Execution, extends: bool) -> Request<Body> {
     let headers = request.headers_mut();
     headers.insert(ONLYONCE_FENCE, execution.fence().get().into());
-    headers.insert(ONLYONCE_ATTEMPT, execution.attempt().into());
+    // Nearly always the first: to write a number takes memory of its own.
+    let attempt = match execution.attempt() {
+        1 => HeaderValue::from_static("1"),
+        attempt => attempt.into(),
+    };
+    headers.insert(ONLYONCE_ATTEMPT, attempt);
     if extends {
         request.extensions_mut().insert(execution);
     }
