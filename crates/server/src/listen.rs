@@ -1,15 +1,18 @@
 //! Takes connections: TCP or unix socket, TLS or clear, never more than a cap, each served until it ends or is told to.
 
 mod address;
+mod aside;
 mod connection;
 mod received;
 mod usual;
 pub(crate) mod wire;
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -24,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::address::{Accepted, Listener};
+use self::aside::Aside;
 use self::wire::Wire;
 use crate::body::OnItsWay;
 use crate::config::DoorSettings;
@@ -151,9 +155,17 @@ impl<F: Answers> Serving<F> {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Some(tls) = tls else {
-            return self.serve(io, Connection::new(peer, false)).await;
-        };
+        match tls {
+            None => self.serve(io, Connection::new(peer, false)).await,
+            // Boxed: a connection in the clear would carry its room.
+            Some(tls) => Box::pin(self.encrypted(io, peer, tls)).await,
+        }
+    }
+
+    async fn encrypted<IO>(self, io: IO, peer: Option<std::net::IpAddr>, tls: TlsAcceptor)
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let handshake = tokio::time::timeout(self.settings.patience.first_byte, tls.accept(io));
         let accepted = tokio::select! {
             accepted = handshake => accepted,
@@ -178,15 +190,35 @@ impl<F: Answers> Serving<F> {
         let connection = Arc::new(connection);
         let mut wire = Wire::new(io, self.settings.head, self.settings.patience, Arc::clone(&connection));
         let mut answers = self.front.serve(Arc::clone(&connection));
-        let is_over = tokio::select! {
-            // Biased: nobody is cut off who has just ended.
-            biased;
-            is_over = usual::serve(&mut wire, &mut answers, &self.ending) => is_over,
-            () = self.cutting.cancelled() => true,
-        };
-        if is_over {
-            return;
+        if !self.serve_usual(&mut wire, &mut answers).await {
+            // Boxed: who sends nothing unusual would carry its room.
+            Box::pin(self.serve_by_hyper(wire, answers, connection)).await;
         }
+    }
+
+    /// Serves usual requests. `true` when the connection has ended.
+    async fn serve_usual<IO>(&self, wire: &mut Wire<IO>, answers: &mut F::Service) -> bool
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut aside = Aside::default();
+        let (mut serving, mut cut) =
+            (pin!(usual::serve(wire, answers, &self.ending)), pin!(self.cutting.cancelled()));
+        poll_fn(|cx| match serving.as_mut().poll(cx) {
+            // ORDER: nobody is cut off who has just ended.
+            Poll::Ready(is_over) => Poll::Ready(is_over),
+            Poll::Pending => match aside.called(cx) {
+                Some(mut cx) => cut.as_mut().poll(&mut cx).map(|()| true),
+                None => Poll::Pending,
+            },
+        })
+        .await
+    }
+
+    async fn serve_by_hyper<IO>(self, wire: Wire<IO>, answers: F::Service, connection: Arc<Connection>)
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let ending = self.ending.clone();
         let service = service_fn(move |request| answers.call(Received::with(request, &ending)));
         let mut serving = pin!(self.http.serve_connection_with_upgrades(TokioIo::new(wire), service));

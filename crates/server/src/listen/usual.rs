@@ -19,6 +19,7 @@ use onlyonce_http::Body;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 
+use super::aside::Aside;
 use super::received::Received;
 use super::wire::Wire;
 use crate::body::OnItsWay;
@@ -39,7 +40,8 @@ where
     S: Service<Request<Received>, Response = Response<Answer>, Error = Infallible>,
 {
     let (incoming, sending) = (Incoming::default(), Sending::default());
-    let mut connection = Usual { wire, incoming, rest: Timer::default(), sending };
+    let aside = Aside::default();
+    let mut connection = Usual { wire, incoming, rest: Timer::default(), sending, aside };
     // One for all requests: to wait for it means to be entered in a list that all connections share.
     let mut ended = pin!(ending.cancelled());
     loop {
@@ -74,6 +76,8 @@ struct Usual<'a, IO> {
     /// How long the rest of a body is waited for.
     rest: Timer,
     sending: Sending<Answer>,
+    /// Where a client that goes away while it is answered is heard of.
+    aside: Aside,
 }
 
 /// Why no request comes next.
@@ -141,6 +145,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Usual<'_, IO> {
         F: Future<Output = Result<Response<Answer>, Infallible>>,
     {
         let mut answering = pin!(answering);
+        self.aside.renew();
         poll_fn(|cx| {
             let begun = turn::begun();
             match answering.as_mut().poll(cx) {
@@ -179,8 +184,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Usual<'_, IO> {
     /// Whether the client has gone while it is answered. If it sends more instead, that is for later, and nothing is
     /// looked for behind it.
     fn is_deserted(&mut self, cx: &mut Context<'_>) -> bool {
-        self.incoming.bytes().is_empty()
-            && matches!(self.incoming.poll_fill(self.wire, cx), Poll::Ready(Ok(0) | Err(_)))
+        if !self.incoming.bytes().is_empty() {
+            return false;
+        }
+        let Some(mut cx) = self.aside.called(cx) else { return false };
+        matches!(self.incoming.poll_fill(self.wire, &mut cx), Poll::Ready(Ok(0) | Err(_)))
     }
 }
 
