@@ -33,8 +33,9 @@ impl Timestamp {
     }
 }
 
-/// Saturates. Without the wider numbers of [`Duration::as_millis`]: the clock is read often.
-const fn millis(duration: Duration) -> u64 {
+/// Whole milliseconds; what does not fit is for ever. Without the wider numbers of [`Duration::as_millis`]: the clock is read
+/// often.
+pub(crate) const fn millis(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1000).saturating_add(duration.subsec_millis() as u64)
 }
 

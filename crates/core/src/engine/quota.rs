@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::shared::Shared;
 use super::{Conflict, Engine, EngineError, Request};
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, millis};
 use crate::observe::Event;
 use crate::policy::Quota;
 use crate::record::Fence;
@@ -143,8 +143,8 @@ impl Drop for Place {
 
 /// The end of the step in which `moment` falls. Steps are powers of two, so that similar retentions share them.
 fn rounded_up(moment: Timestamp, retention: Duration) -> Timestamp {
-    let millis = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
-    let step = (millis / STEPS_PER_RETENTION).max(1).checked_next_power_of_two().unwrap_or(1 << 63);
+    let step =
+        (millis(retention) / STEPS_PER_RETENTION).max(1).checked_next_power_of_two().unwrap_or(1 << 63);
     Timestamp::from_millis(moment.as_millis().div_ceil(step).saturating_mul(step))
 }
 

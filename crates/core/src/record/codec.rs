@@ -14,7 +14,7 @@ use self::wire::{Reader, Writer};
 use super::{
     Completed, CompletedBy, Fence, Owner, Record, Recovery, STEPS_BYTES_MAX, STEPS_MAX, State, Step, StepName,
 };
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, millis};
 use crate::fingerprint::{Fingerprint, Rules};
 use crate::lease::Retention;
 use crate::outcome::{Body, HEAD_BYTES_MAX, Outcome, Tombstone};
@@ -248,10 +248,6 @@ fn decode_steps(r: &mut Reader) -> Result<Vec<Step>, CodecError> {
 
 fn read_retention(millis: u64) -> Result<Retention, CodecError> {
     Retention::new(Duration::from_millis(millis)).map_err(|_| CodecError::Damaged("retention"))
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn checksum(id: &RecordId, body: &[u8]) -> [u8; CHECKSUM_BYTES] {
