@@ -30,6 +30,10 @@ pub(crate) struct Arguments {
     /// What the proxies are in front of; a bare one takes less of the processor that it shares with wrk [default: hyper]
     #[arg(long, value_name = "KIND", value_parser = ["hyper", "bare"])]
     upstream: Option<String>,
+    /// Which proxies tell the application who asks; to read that takes time of the processor that it shares with wrk [default:
+    /// shipped, where the sidecar tells and nginx does not]
+    #[arg(long, value_name = "WHO", value_parser = ["shipped", "neither", "both"])]
+    telling: Option<String>,
     /// Only this part [default: both]
     #[arg(long, value_name = "PART", value_parser = ["proxies", "layers"])]
     part: Option<String>,
@@ -60,14 +64,25 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn with<'c>(command: &'c mut Command, arguments: &Arguments) -> &'c mut Command {
-    let Arguments { rounds, seconds, minutes, connections, onlyonce: _, upstream, part, unpinned, quick } =
-        arguments;
+    let Arguments {
+        rounds,
+        seconds,
+        minutes,
+        connections,
+        onlyonce: _,
+        upstream,
+        telling,
+        part,
+        unpinned,
+        quick,
+    } = arguments;
     let options = [
         ("--rounds", number(*rounds)),
         ("--seconds", number(*seconds)),
         ("--minutes", number(*minutes)),
         ("--connections", list(connections)),
         ("--upstream", upstream.clone()),
+        ("--telling", telling.clone()),
         ("--part", part.clone()),
     ];
     pass_on(command, &options, &[("--unpinned", *unpinned), ("--quick", *quick)])

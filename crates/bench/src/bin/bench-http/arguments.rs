@@ -41,6 +41,10 @@ pub(crate) struct Arguments {
     /// what is slow.
     #[arg(long, value_name = "KIND", value_enum, default_value_t = Upstream::Hyper)]
     pub(crate) upstream: Upstream,
+    /// Which proxies tell the application who asks, in `X-Forwarded-For`, `-Proto` and `-Host`. To read these takes time of the
+    /// processor that it shares with wrk, so that a proxy which tells looks slower.
+    #[arg(long, value_name = "WHO", value_enum, default_value_t = Telling::Shipped)]
+    pub(crate) telling: Telling,
     /// Only this part.
     #[arg(long, value_name = "PART", value_enum)]
     part: Option<Part>,
@@ -85,6 +89,17 @@ impl Upstream {
             Self::Bare => "bare-upstream",
         }
     }
+}
+
+/// Which proxies tell the application who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Telling {
+    /// Each as it is shipped: the sidecar tells, nginx does not.
+    Shipped,
+    /// None. What the sidecar signs in `Via` stays.
+    Neither,
+    /// All.
+    Both,
 }
 
 #[derive(Debug, Subcommand)]

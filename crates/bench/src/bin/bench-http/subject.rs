@@ -9,7 +9,7 @@ use onlyonce_bench::starter;
 use onlyonce_bench::workplace::Workplace;
 
 use crate::Result;
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Telling};
 use crate::nginx;
 
 /// What is measured. In the order of the tables.
@@ -64,13 +64,14 @@ pub(crate) struct Starter<'a> {
     onlyonce: Option<PathBuf>,
     /// The server of this program that the proxies are in front of.
     upstream: &'static str,
+    telling: Telling,
 }
 
 impl<'a> Starter<'a> {
     pub(crate) fn new(arguments: &Arguments, workplace: &'a Workplace, sidecar: bool) -> Result<Self> {
         let onlyonce = if sidecar { Some(arguments.onlyonce()?) } else { None };
         let base = starter::Starter::new(workplace, Pins::new(arguments.unpinned))?;
-        Ok(Self { base, onlyonce, upstream: arguments.upstream.server() })
+        Ok(Self { base, onlyonce, upstream: arguments.upstream.server(), telling: arguments.telling })
     }
 
     /// Starts what the proxies are in front of.
@@ -100,7 +101,7 @@ impl<'a> Starter<'a> {
         let upstream = upstream.ok_or("a proxy needs an upstream")?;
         if subject == Subject::Nginx {
             let mut command = self.base.measured("nginx");
-            let address = nginx::prepare(&mut command, &folder, upstream)?;
+            let address = nginx::prepare(&mut command, &folder, upstream, self.telling == Telling::Both)?;
             return self.base.start(name, command.args(more), &folder, Some(address));
         }
         let store = if subject == Subject::Memory {
@@ -110,6 +111,9 @@ impl<'a> Starter<'a> {
         };
         let onlyonce = self.onlyonce.as_ref().ok_or("no sidecar to start")?;
         let mut command = self.base.sidecar(onlyonce, upstream, &store);
+        if self.telling == Telling::Neither {
+            command.env("ONLYONCE_PROXY_FORWARDED", "off");
+        }
         self.base.start(name, command.args(more), &folder, None)
     }
 }
