@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use onlyonce_testkit::servers::Process;
+use onlyonce_testkit::servers::{Port, Process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -18,27 +18,29 @@ const STARTS: usize = 4;
 /// A browser of one test. It ends with this value.
 #[derive(Debug)]
 pub(crate) struct Driver {
+    // ORDER: the process ends before its port is given back and its folder goes.
     process: Process,
-    port: u16,
+    port: Port,
     session: String,
-    /// ORDER: after the process, so that its folder goes when nobody writes into it any more.
     _profile: TempDir,
 }
 
 impl Driver {
     pub(crate) fn start() -> Self {
+        // Left to choose, it takes one that is free for IPv6, and ends if that is not free for IPv4.
+        let port = Port::free().unwrap();
         let mut command = Command::new("chromedriver");
-        command.args(["--port=0", "--log-level=WARNING"]);
+        command.arg(format!("--port={}", port.get())).arg("--log-level=WARNING");
         // What the page asks for must not go through somebody's proxy.
         for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
             command.env_remove(name);
         }
-        let process = Process::start(command, |line| port(line).is_some()).unwrap();
-        let port = process.last_lines().iter().find_map(|line| port(line)).unwrap();
+        let process =
+            Process::start(command, |line| line.contains("was started successfully on port")).unwrap();
         let mut refusals = Vec::new();
         for _ in 0..STARTS {
             let profile = tempfile::tempdir().unwrap();
-            match ask(port, "POST", "/session", Some(&capabilities(&profile))) {
+            match ask(&port, "POST", "/session", Some(&capabilities(&profile))) {
                 Ok(told) => {
                     let session = told["sessionId"].as_str().unwrap().to_owned();
                     let driver = Self { process, port, session, _profile: profile };
@@ -59,26 +61,20 @@ impl Driver {
 
     /// The same, where it may be refused.
     pub(crate) fn try_tell(&self, command: &str, body: &Value) -> Result<Value, String> {
-        ask(self.port, "POST", &format!("/session/{}/{command}", self.session), Some(body))
+        ask(&self.port, "POST", &format!("/session/{}/{command}", self.session), Some(body))
     }
 
     pub(crate) fn read(&self, what: &str) -> Value {
-        ask(self.port, "GET", &format!("/session/{}/{what}", self.session), None).unwrap()
+        ask(&self.port, "GET", &format!("/session/{}/{what}", self.session), None).unwrap()
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
         // It ends its browser when it is told so, and leaves it behind when it is killed.
-        let _ = ask(self.port, "DELETE", &format!("/session/{}", self.session), None);
+        let _ = ask(&self.port, "DELETE", &format!("/session/{}", self.session), None);
         self.process.kill();
     }
-}
-
-/// The number in `ChromeDriver was started successfully on port 41234.`
-fn port(line: &str) -> Option<u16> {
-    let (_, rest) = line.split_once("started successfully on port ")?;
-    rest.trim().trim_end_matches('.').parse().ok()
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -109,7 +105,8 @@ fn capabilities(profile: &TempDir) -> Value {
     } } })
 }
 
-fn ask(port: u16, method: &str, path: &str, body: Option<&Value>) -> Result<Value, String> {
+fn ask(port: &Port, method: &str, path: &str, body: Option<&Value>) -> Result<Value, String> {
+    let port = port.get();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(|error| error.to_string())?;
     // Longer than the browser may take, so that it is the browser who says what was waited for in vain.
     stream.set_read_timeout(Some(PATIENCE * 2)).map_err(|error| error.to_string())?;
