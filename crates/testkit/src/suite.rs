@@ -93,6 +93,7 @@ macro_rules! for_each_clause {
             c14_a_batch_may_name_a_record_twice,
             c14_a_batch_that_is_too_long_is_refused,
             c15_a_watch_wakes_after_every_kind_of_change,
+            c15_a_watch_that_ends_keeps_no_other_from_waking,
             c16_damage_is_an_error_and_never_absence,
             c17_a_step_is_recorded_once_and_read_back,
             c17_steps_need_a_live_grant_and_are_bounded,

@@ -1,6 +1,7 @@
 //! Who waits for which record, for stores that live in this process.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +17,7 @@ pub struct Watches(Arc<Watched>);
 
 #[derive(Debug, Default)]
 struct Watched {
-    by_id: Mutex<HashMap<RecordId, Arc<Notify>>>,
+    by_id: Mutex<HashMap<RecordId, Waiting>>,
     /// How many records are watched, so that a change of an unwatched store costs one load.
     ///
     /// ORDER: raised before the watcher reads the record and looked at after the record was changed. The store's own
@@ -24,13 +25,22 @@ struct Watched {
     count: AtomicUsize,
 }
 
+/// Those who wait for the next change of one record.
+#[derive(Debug, Default)]
+struct Waiting {
+    notify: Arc<Notify>,
+    watches: usize,
+}
+
 impl Watches {
     /// Waits for the next [`Watches::wake`] of `id`, from now on and not from when it is first polled.
     pub fn watch(&self, id: &RecordId) -> Watch {
         let mut by_id = self.0.by_id();
-        let notify = Arc::clone(by_id.entry(*id).or_default());
+        let waiting = by_id.entry(*id).or_default();
+        waiting.watches += 1;
+        let notify = Arc::clone(&waiting.notify);
         self.0.count.store(by_id.len(), Ordering::SeqCst);
-        let leaving = Leaving { watched: Arc::clone(&self.0), id: *id };
+        let leaving = Leaving { watched: Arc::clone(&self.0), id: *id, notify: Arc::clone(&notify) };
         let notified = notify.notified_owned();
         Watch::new(async move {
             let _leaving = leaving;
@@ -44,8 +54,8 @@ impl Watches {
             return;
         }
         let mut by_id = self.0.by_id();
-        if let Some(notify) = by_id.remove(id) {
-            notify.notify_waiters();
+        if let Some(waiting) = by_id.remove(id) {
+            waiting.notify.notify_waiters();
             self.0.count.store(by_id.len(), Ordering::SeqCst);
         }
     }
@@ -73,7 +83,7 @@ pub fn is_worth_waking(before: Option<&Record>, after: Option<&Record>) -> bool 
 }
 
 impl Watched {
-    fn by_id(&self) -> MutexGuard<'_, HashMap<RecordId, Arc<Notify>>> {
+    fn by_id(&self) -> MutexGuard<'_, HashMap<RecordId, Waiting>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,15 +92,76 @@ impl Watched {
 struct Leaving {
     watched: Arc<Watched>,
     id: RecordId,
+    /// Whom it waits with.
+    notify: Arc<Notify>,
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
         let mut by_id = self.watched.by_id();
-        // One in the map and one in this watch: nobody else waits.
-        if by_id.get(&self.id).is_some_and(|notify| Arc::strong_count(notify) <= 2) {
-            by_id.remove(&self.id);
+        let Entry::Occupied(mut waiting) = by_id.entry(self.id) else { return };
+        // Those who came after the change wait for another one, which is none of this watch's business.
+        if !Arc::ptr_eq(&waiting.get().notify, &self.notify) {
+            return;
+        }
+        waiting.get_mut().watches -= 1;
+        if waiting.get().watches == 0 {
+            waiting.remove();
             self.watched.count.store(by_id.len(), Ordering::SeqCst);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    const ID: RecordId = RecordId::from_bytes([1; 32]);
+
+    /// Whether `watch` was woken. After the first time it waits as a task does.
+    fn is_woken(watch: &mut Watch) -> bool {
+        Pin::new(watch).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn one_who_leaves_keeps_nobody_from_being_woken() {
+        let watches = Watches::default();
+        let [mut leaves, mut stays] = [(); 2].map(|()| watches.watch(&ID));
+        assert!(!is_woken(&mut leaves) && !is_woken(&mut stays));
+        drop(leaves);
+        assert_eq!(watches.len(), 1);
+        watches.wake(&ID);
+        assert!(is_woken(&mut stays));
+        assert!(watches.is_empty());
+    }
+
+    #[test]
+    fn those_who_are_woken_late_keep_nobody_from_the_next_change() {
+        let watches = Watches::default();
+        let [mut one, mut two, three] = [(); 3].map(|()| watches.watch(&ID));
+        assert!(!is_woken(&mut one) && !is_woken(&mut two));
+        watches.wake(&ID);
+        assert!(is_woken(&mut one));
+        let mut again = watches.watch(&ID);
+        assert!(!is_woken(&mut again) && is_woken(&mut two));
+        // Never asked: it is dropped with all that it holds.
+        drop(three);
+        watches.wake(&ID);
+        assert!(is_woken(&mut again));
+        assert!(watches.is_empty());
+    }
+
+    #[test]
+    fn those_who_leave_leave_nothing_behind() {
+        let watches = Watches::default();
+        let [mut polled, unpolled] = [(); 2].map(|()| watches.watch(&ID));
+        assert!(!is_woken(&mut polled));
+        drop(unpolled);
+        assert_eq!(watches.len(), 1);
+        drop(polled);
+        assert!(watches.is_empty());
     }
 }

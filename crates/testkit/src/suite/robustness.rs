@@ -1,8 +1,14 @@
 //! Clauses 4, 14, 15, 16 and 18: durability, batches, watches, damage, the secret.
 #![expect(missing_docs, reason = "a clause is named by what it shows")]
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
 use onlyonce_core::record::StateKind;
-use onlyonce_core::store::{BATCH_MAX, IMPORT_FENCE_MAX, Imported, Listing, StoreErrorKind, SweepBudget};
+use onlyonce_core::store::{
+    BATCH_MAX, IMPORT_FENCE_MAX, Imported, Listing, StoreErrorKind, SweepBudget, Watch,
+};
 use onlyonce_core::transition::{
     Actor, Claim, ClaimAnswer, Complete, CompleteAnswer, Erase, Release, ReleaseAnswer, Renew, RenewAnswer,
     Resolve, Token, UnknownPolicy, Verdict,
@@ -120,7 +126,7 @@ pub async fn c14_a_batch_that_is_too_long_is_refused<F: Fixture>(fixture: &F) {
 }
 
 /// Polls a watch without waiting for longer than the store needs to tell.
-async fn wakes(watch: onlyonce_core::store::Watch, what: &str) {
+async fn wakes(watch: Watch, what: &str) {
     // A store on another machine tells within seconds; a watch that never wakes must not hang the suite.
     let patience = std::time::Duration::from_mins(1);
     assert!(tokio::time::timeout(patience, watch).await.is_ok(), "a watch slept through {what}");
@@ -162,6 +168,37 @@ pub async fn c15_a_watch_wakes_after_every_kind_of_change<F: Fixture>(fixture: &
     scene.advance(LEASE).await;
     while store.sweep(SweepBudget::DEFAULT).await.unwrap().more {}
     wakes(watch, "a sweep").await;
+}
+
+pub async fn c15_a_watch_that_ends_keeps_no_other_from_waking<F: Fixture>(fixture: &F) {
+    let store = fixture.store();
+    let scene = Scene::new(fixture);
+    let token = scene.granted().await;
+    let [mut leaves, mut stays] =
+        [store.watch(&scene.id).await.unwrap(), store.watch(&scene.id).await.unwrap()];
+    for watch in [&mut leaves, &mut stays] {
+        assert!(!is_awake(watch).await, "nothing has changed");
+    }
+    drop(leaves);
+    scene.release(token).await;
+    wakes(stays, "a release after another watch had ended").await;
+
+    let token = scene.granted().await;
+    let [early, mut late] = [store.watch(&scene.id).await.unwrap(), store.watch(&scene.id).await.unwrap()];
+    assert!(!is_awake(&mut late).await, "nothing has changed");
+    scene.release(token).await;
+    wakes(early, "a release").await;
+    let token = scene.granted().await;
+    let mut again = store.watch(&scene.id).await.unwrap();
+    assert!(!is_awake(&mut again).await, "nothing has changed since");
+    wakes(late, "the same release").await;
+    scene.complete(token, "done").await;
+    wakes(again, "a completion after watches of before had ended").await;
+}
+
+/// Asks a watch once, as a task does that then waits for it.
+async fn is_awake(watch: &mut Watch) -> bool {
+    poll_fn(|cx| Poll::Ready(Pin::new(&mut *watch).poll(cx).is_ready())).await
 }
 
 pub async fn c16_damage_is_an_error_and_never_absence<F: Fixture>(fixture: &F) {
