@@ -1,7 +1,7 @@
 //! How much each principal uses of what this process hands out, and who is refused for it before a claim is made.
 //!
 //! Counted in this process and for this process: what runs now, and what was recorded since it started and has not
-//! expired. Refusing costs a look into a map; a store is asked only when it may hold the answer already.
+//! expired. Whoever is refused costs a look into the store: what is on record, or runs already, is still told.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use super::{Conflict, Engine, EngineError, Request};
 use crate::clock::{Timestamp, millis};
 use crate::observe::Event;
 use crate::policy::Quota;
-use crate::record::Fence;
+use crate::record::{Fence, StateKind};
 use crate::scope::ScopeTag;
 
 /// In how many steps a retention is counted: a record is counted for up to this part of it too long.
@@ -61,28 +61,49 @@ enum Full {
     Kept(Duration),
 }
 
+/// What a claim is known to come to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Nothing,
+    /// There is a record: it takes no more room.
+    OnRecord,
+    /// It is done, or runs already: it is only told.
+    Told,
+}
+
+impl Known {
+    const fn of(state: Option<StateKind>) -> Self {
+        match state {
+            None => Self::Nothing,
+            Some(StateKind::Completed | StateKind::InFlight) => Self::Told,
+            Some(_) => Self::OnRecord,
+        }
+    }
+}
+
 impl Tallies {
     fn all(&self) -> MutexGuard<'_, Principals> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enter(&self, tag: ScopeTag, quota: &Quota, now: Timestamp, is_kept: bool) -> Result<(), Full> {
+    fn enter(&self, tag: ScopeTag, quota: &Quota, now: Timestamp, known: Known) -> Result<(), Full> {
         let mut all = self.all();
         all.look(now);
         let tally = all.by_tag.entry(tag).or_default();
         tally.forget_gone(now);
         let reached = |max: Option<u64>, used: u64| max.is_some_and(|max| used >= max);
-        let full = if reached(quota.in_flight_max.map(u64::from), tally.in_flight.into()) {
-            Some(Full::InFlight)
-        } else if !is_kept
-            && (reached(quota.records_max, tally.records + u64::from(tally.in_flight))
-                || reached(quota.bytes_max, tally.bytes))
-        {
-            let first = tally.gone_at.keys().next().copied().unwrap_or(now);
-            Some(Full::Kept(now.until(first)))
-        } else {
-            None
-        };
+        let full =
+            if known != Known::Told && reached(quota.in_flight_max.map(u64::from), tally.in_flight.into()) {
+                Some(Full::InFlight)
+            } else if known == Known::Nothing
+                && (reached(quota.records_max, tally.records + u64::from(tally.in_flight))
+                    || reached(quota.bytes_max, tally.bytes))
+            {
+                let first = tally.gone_at.keys().next().copied().unwrap_or(now);
+                Some(Full::Kept(now.until(first)))
+            } else {
+                None
+            };
         if let Some(full) = full {
             if tally.is_empty() {
                 all.by_tag.remove(&tag);
@@ -169,12 +190,11 @@ impl Engine {
     ) -> Result<Result<Option<Place>, Conflict>, EngineError> {
         let (shared, quota) = (&self.shared, &self.policy.quota);
         let tag = ScopeTag::of(&request.id);
-        let mut entered = shared.tallies.enter(tag, quota, now, false);
-        if let Err(Full::Kept(_)) = entered {
-            // What is on record already takes no more room: its answer is still given out.
-            let looking = shared.store.lookup(&request.id);
-            if shared.bounded(self.policy.store_within, looking).await?.is_some() {
-                entered = shared.tallies.enter(tag, quota, now, true);
+        let mut entered = shared.tallies.enter(tag, quota, now, Known::Nothing);
+        if entered.is_err() {
+            let known = Known::of(self.lookup(&request.id).await?.map(|record| record.kind()));
+            if known != Known::Nothing {
+                entered = shared.tallies.enter(tag, quota, now, known);
             }
         }
         let retry_after = match entered {

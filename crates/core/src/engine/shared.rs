@@ -28,7 +28,7 @@ use crate::fingerprint::{Fingerprint, FingerprintBuilder, Rules};
 use crate::house;
 use crate::observe::{Event, Observer};
 use crate::policy::Policy;
-use crate::record::{Fence, Owner};
+use crate::record::{Fence, Owner, Record};
 use crate::scope::RecordId;
 use crate::secret::Secret;
 use crate::store::{Stats, Store, StoreError, StoreErrorKind};
@@ -234,6 +234,12 @@ impl Engine {
     /// The store behind this engine, for operators' reads and named commands.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
+    }
+
+    /// The record as a claim would find it now. A store that does not tell in time has failed.
+    pub async fn lookup(&self, id: &RecordId) -> Result<Option<Record>, EngineError> {
+        let looking = self.shared.store.lookup(id);
+        Ok(self.shared.bounded(self.policy.store_within, looking).await?)
     }
 
     /// How much callers have stored: what the house keeps for itself is not counted.

@@ -50,6 +50,22 @@ fn executions_at_a_time_are_limited_and_places_are_given_back() {
 }
 
 #[test]
+fn what_is_on_record_or_runs_already_is_told_beyond_the_limit() {
+    run(async {
+        let quota = Quota { in_flight_max: Some(1), records_max: Some(2), ..Quota::default() };
+        let stage = with(quota).await;
+        assert_eq!(done(call(&stage, &of("alice", "other")).await), (1, false));
+        let (running, end) = stage.start().await;
+        assert_eq!(done(call(&stage, &of("alice", "other")).await), (1, true), "done before");
+        assert!(matches!(conflict(stage.call(2).await), Conflict::InFlight { .. }), "it runs");
+        assert!(is_over_quota(&call(&stage, &of("alice", "new")).await));
+        end.send(Ok(7)).unwrap();
+        assert_eq!(done(running.await.unwrap()), (7, false));
+        assert!(is_over_quota(&call(&stage, &of("alice", "new")).await), "two are on record");
+    });
+}
+
+#[test]
 fn a_place_is_given_back_however_the_attempt_ends() {
     run(async {
         let stage = with(Quota { in_flight_max: Some(1), ..Quota::default() }).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Request;
 use http::request::Parts;
-use onlyonce_core::{EngineError, Key, Principal, RecoveryHook, Request as Call};
+use onlyonce_core::{Key, Principal, RecoveryHook, Request as Call};
 use uuid::Uuid;
 
 use super::AskedKey;
@@ -177,7 +177,7 @@ fn age(route: &Route, key: &Key) -> Option<Duration> {
 /// An old key that is still on record is answered; one that is not would run again what may have run before.
 async fn refuse_if_forgotten(route: &Route, call: Arc<Call>, asked: Arc<Asked>, age: Duration) -> Prepared {
     let id = call.id();
-    match route.engine.store().lookup(&id).await {
+    match route.engine.lookup(&id).await {
         Ok(Some(_)) => Prepared::Ask(call, asked),
         Ok(None) => {
             let detail = format!(
@@ -187,7 +187,7 @@ async fn refuse_if_forgotten(route: &Route, call: Arc<Call>, asked: Arc<Asked>, 
             );
             Prepared::refuse(Problem::new(ProblemKind::KeyExpired, detail), taken(&asked))
         }
-        Err(error) => Prepared::refuse(store_problem(id, &EngineError::from(error)), taken(&asked)),
+        Err(error) => Prepared::refuse(store_problem(id, &error), taken(&asked)),
     }
 }
 

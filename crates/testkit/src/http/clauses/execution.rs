@@ -111,22 +111,25 @@ pub async fn d_rerun_runs_again_after_an_unknown_outcome(fixture: &impl HttpFixt
 
 /// A principal at its limit is refused before anything is claimed; others are not, and replays go on.
 pub async fn d_quotas_refuse_before_they_run(fixture: &impl HttpFixture) {
-    let limits = Limits { in_flight_max: Some(2), records_max: Some(3), ..Limits::default() };
+    let limits = Limits { in_flight_max: Some(2), records_max: Some(4), ..Limits::default() };
     let stage = Stage::new(fixture, Rules { limits: Some(limits), ..Rules::default() }).await;
+    is_first(&stage.call(ask("done")).await, 1);
     stage.application.hold();
     let running: Vec<_> = ["a", "b"].map(|key| stage.start(ask(key))).into();
-    stage.application.ran(2).await;
+    stage.application.ran(3).await;
     let refused = stage.call(ask("c")).await;
     is_problem(&refused, 429, "quota");
     assert!(!refused.header("retry-after").is_empty());
+    is_replay(&stage.call(ask("done")).await, 1);
+    is_problem(&stage.call(ask("a")).await, 409, "in-flight");
     let other = stage.start(ask("c").user("bob"));
-    stage.application.ran(3).await;
+    stage.application.ran(4).await;
     stage.application.go_on();
     for call in running.into_iter().chain([other]) {
         assert_eq!(call.await.unwrap().status, 201);
     }
-    assert_eq!(stage.call(ask("c")).await.status, 201, "the third record");
+    assert_eq!(stage.call(ask("c")).await.status, 201, "the fourth record");
     is_problem(&stage.call(ask("d")).await, 429, "quota");
-    assert_eq!(stage.effects(), 4);
+    assert_eq!(stage.effects(), 5);
     assert!(stage.call(ask("a")).await.is_replay(), "what is on record is still answered");
 }
