@@ -107,7 +107,7 @@ impl Engine {
         F: Future<Output = Ending<R>> + Send + 'static,
     {
         let mut wait = Wait::new(self, request.id, request.wait);
-        let (mut work, mut recoveries_left) = (work, recoveries_left);
+        let (mut work, mut recoveries_left, mut is_taken) = (work, recoveries_left, false);
         loop {
             // Detached, also the claim: one that is cancelled half way may have been granted to nobody.
             let (reply, replied) = oneshot::channel();
@@ -119,6 +119,8 @@ impl Engine {
                 self.shared.begin(Box::pin(attempt)).await?;
                 replied.await.map_err(|_| EngineError::stopping())?
             };
+            let replied = replied.map_err(|error| if is_taken { error.taken() } else { error });
+            is_taken = true;
             let conflict = match replied? {
                 Next::Reply(reply) => return Ok(reply),
                 Next::Wait(conflict, back) => {

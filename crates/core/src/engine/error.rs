@@ -11,6 +11,7 @@ use crate::store::{StoreError, StoreErrorKind};
 pub struct EngineError {
     kind: EngineErrorKind,
     source: Option<BoxError>,
+    is_taken: bool,
 }
 
 /// What kind of failure it is.
@@ -30,16 +31,25 @@ pub enum EngineErrorKind {
 }
 
 impl EngineError {
+    const fn new(kind: EngineErrorKind, source: Option<BoxError>) -> Self {
+        Self { kind, source, is_taken: false }
+    }
+
     pub(super) const fn stopping() -> Self {
-        Self { kind: EngineErrorKind::Stopping, source: None }
+        Self::new(EngineErrorKind::Stopping, None)
     }
 
     pub(super) fn misuse(source: MisuseError) -> Self {
-        Self { kind: EngineErrorKind::Misuse, source: Some(source.into()) }
+        Self::new(EngineErrorKind::Misuse, Some(source.into()))
     }
 
     pub(super) fn value(source: impl Into<BoxError>) -> Self {
-        Self { kind: EngineErrorKind::Value, source: Some(source.into()) }
+        Self::new(EngineErrorKind::Value, Some(source.into()))
+    }
+
+    /// The same, after the store had said that there is another attempt.
+    pub(super) fn taken(self) -> Self {
+        Self { is_taken: true, ..self }
     }
 
     /// What kind of failure it is.
@@ -50,6 +60,12 @@ impl EngineError {
     /// The store's own error, if it was the store.
     pub fn store_error(&self) -> Option<&StoreError> {
         self.source.as_ref()?.downcast_ref()
+    }
+
+    /// Whether the store had told of another attempt under the key before it failed: whoever runs the work all the same
+    /// runs it beside that one, or again.
+    pub const fn is_taken(&self) -> bool {
+        self.is_taken
     }
 
     /// Whether the same call may succeed later.
@@ -64,13 +80,13 @@ impl EngineError {
 
 impl From<StoreError> for EngineError {
     fn from(source: StoreError) -> Self {
-        Self { kind: EngineErrorKind::Store(source.kind()), source: Some(source.into()) }
+        Self::new(EngineErrorKind::Store(source.kind()), Some(source.into()))
     }
 }
 
 impl From<RandomError> for EngineError {
     fn from(source: RandomError) -> Self {
-        Self { kind: EngineErrorKind::Random, source: Some(source.into()) }
+        Self::new(EngineErrorKind::Random, Some(source.into()))
     }
 }
 

@@ -80,7 +80,7 @@ impl Engine {
             Err(error) => {
                 // The recovery ends with its lease; nothing was run.
                 self.shared.observe_failure(&request.id, grant.fence, &error);
-                return Err(error.into());
+                return Err(EngineError::from(error).taken());
             }
         };
         Ok(match answer {

@@ -267,7 +267,8 @@ impl Engine {
         {
             claim.fingerprint = fingerprint;
             // Boxed: seldom needed.
-            answer = Box::pin(self.claim_surely(&claim, claimed_at, alarm)).await?;
+            let again = Box::pin(self.claim_surely(&claim, claimed_at, alarm));
+            answer = again.await.map_err(EngineError::taken)?;
         }
         Ok((claim, answer))
     }

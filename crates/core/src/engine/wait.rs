@@ -98,7 +98,8 @@ impl<'e> Wait<'e> {
         }
         // ORDER: the next watch is set before the next claim, so that a change between the two is not slept through.
         let watch = shared.store.watch(&self.id);
-        self.watch = Some(shared.bounded(self.engine.policy.store_within, watch).await?);
+        let watch = shared.bounded(self.engine.policy.store_within, watch).await;
+        self.watch = Some(watch.map_err(|error| EngineError::from(error).taken())?);
         Ok(true)
     }
 }

@@ -153,11 +153,14 @@ impl Refused {
     /// Whether the rules let the request run all the same.
     fn may_pass(&self, route: &Route) -> bool {
         let is_away = |error: &EngineError| match error.kind() {
-            // A record that cannot be read may hold the answer: it never runs again.
-            EngineErrorKind::Store(kind) => !matches!(
-                kind,
-                StoreErrorKind::Corrupt | StoreErrorKind::Unsupported | StoreErrorKind::Misuse
-            ),
+            // A record that cannot be read may hold the answer, and one of another attempt will: neither runs again.
+            EngineErrorKind::Store(kind) => {
+                !error.is_taken()
+                    && !matches!(
+                        kind,
+                        StoreErrorKind::Corrupt | StoreErrorKind::Unsupported | StoreErrorKind::Misuse
+                    )
+            }
             _ => false,
         };
         match self {
