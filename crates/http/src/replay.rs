@@ -25,7 +25,9 @@ pub(crate) enum Replayed {
 pub(crate) fn replay(route: &Route, replay: &Replay) -> Result<Replayed, CodecError> {
     let outcome = &replay.outcome;
     let bytes = match outcome.body() {
-        Kept::Tombstone(why) => return Ok(Replayed::Problem(not_kept(*why, outcome.head()))),
+        Kept::Tombstone(why) => {
+            return Ok(Replayed::Problem(not_kept(*why, snapshot::status_in(outcome.head()))));
+        }
         Kept::Kept(_) if outcome.content_version() != snapshot::CONTENT_VERSION => {
             return Err(CodecError::Damaged("recorded by another door"));
         }
@@ -38,8 +40,8 @@ pub(crate) fn replay(route: &Route, replay: &Replay) -> Result<Replayed, CodecEr
     Ok(Replayed::Answer(response))
 }
 
-fn not_kept(why: Tombstone, head: &[u8]) -> Problem {
-    let status = snapshot::status_in(head);
+/// What is said in place of an answer that had `status`.
+pub(crate) fn not_kept(why: Tombstone, status: Option<StatusCode>) -> Problem {
     let detail = match why {
         Tombstone::Indeterminate => {
             let detail = "The attempt ended without a word and the record was closed. Find out by other means \
@@ -48,7 +50,7 @@ fn not_kept(why: Tombstone, head: &[u8]) -> Problem {
         }
         Tombstone::TooLarge => "It was larger than may be stored, or a stream.",
         Tombstone::Erased => "It was erased on request.",
-        _ => "It was not to be stored.",
+        _ => "It was not to be stored, or broke off before its end.",
     };
     let problem = Problem::new(ProblemKind::AnswerNotKept, detail);
     match status {

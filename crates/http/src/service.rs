@@ -5,6 +5,7 @@ mod prepare;
 mod protect;
 mod recover;
 mod reply;
+mod shadow;
 
 use std::fmt;
 use std::future::Future;

@@ -70,6 +70,7 @@ macro_rules! for_each_http_clause {
             d_an_endless_answer_streams_through_and_is_not_kept,
             d_event_streams_start_at_once_and_are_not_kept,
             d_the_application_can_steer,
+            d_what_is_committed_stays_so_although_its_answer_breaks_off,
             d_status_only_keeps_the_status,
             d_redacted_members_and_fields_are_not_replayed,
             d_a_body_that_cannot_be_redacted_is_not_kept,

@@ -26,6 +26,8 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 pub(super) enum Made {
     /// An answer of the application.
     Answer { response: Response<Body>, not_kept: Option<Tombstone>, is_odd: bool },
+    /// One that broke off, of work that the application says is done.
+    BrokenOff(StatusCode),
     /// None.
     Nothing(Dispatch),
 }
@@ -73,16 +75,17 @@ where
     let steering = Steering::take(&mut head.headers);
     let answering = Answering { route, steering, trace };
     let content_type = head.headers.get(CONTENT_TYPE);
+    let status = status_of(&head, content_type, None);
     let verdict = match steering.outcome {
         Some(Steer::Discard) => {
             return Ends::Now(answering.answer(head, body, Some(Tombstone::Discarded)));
         }
         Some(steer) => said(steer),
-        None => route.classes.of(status_of(&head, content_type, None)),
+        None => route.classes.of(status),
     };
     if verdict != Verdict::Store {
         // What is not kept need not be read first.
-        return Ends::Now(answering.end(verdict, head, body));
+        return Ends::Now(answering.end(verdict, status, head, body));
     }
     if content_type.is_some_and(is_stream) {
         return Ends::Now(answering.answer(head, body, Some(Tombstone::TooLarge)));
@@ -117,19 +120,30 @@ impl Answering<'_> {
             }
             Read::Broken(error) => {
                 tracing::debug!(%error, "the application's answer broke off");
-                without_answer(Dispatch::NoAnswer)
+                self.broken_off(&head)
             }
         }
     }
 
-    fn whole(self, head: Parts, bytes: Bytes, trailers: Option<HeaderMap>) -> Ended {
-        if is_cut_off(&head, bytes.len()) {
+    /// Without its end nobody knows what an answer says, unless the application has said it before.
+    fn broken_off(self, head: &Parts) -> Ended {
+        if self.steering.outcome != Some(Steer::Committed) {
             return without_answer(Dispatch::NoAnswer);
         }
+        let outcome = Outcome::tombstone(snapshot::CONTENT_VERSION, Tombstone::Discarded);
+        let value = Box::new(Made::BrokenOff(head.status));
+        self.complete(outcome, head.status, value)
+    }
+
+    fn whole(self, head: Parts, bytes: Bytes, trailers: Option<HeaderMap>) -> Ended {
+        if is_cut_off(&head, bytes.len()) || lacks_grpc_status(&head, trailers.as_ref()) {
+            return self.broken_off(&head);
+        }
         if self.steering.outcome.is_none() && trailers.is_some() {
-            let verdict = self.route.classes.of(status(&head, trailers.as_ref()));
+            let status = status_of(&head, head.headers.get(CONTENT_TYPE), trailers.as_ref());
+            let verdict = self.route.classes.of(status);
             if verdict != Verdict::Store {
-                return self.end(verdict, head, Body::whole(bytes, trailers));
+                return self.end(verdict, status, head, Body::whole(bytes, trailers));
             }
         }
         if self.route.retain == Retain::StatusOnly {
@@ -139,8 +153,9 @@ impl Answering<'_> {
             // Fail closed: what cannot be looked into may hold what must not be kept.
             return self.answer(head, Body::whole(bytes, trailers), Some(Tombstone::Discarded));
         };
-        let outcome = Outcome::kept(snapshot::CONTENT_VERSION, kept);
-        self.complete(outcome, head, Body::whole(bytes, trailers), None)
+        let (status, outcome) = (head.status, Outcome::kept(snapshot::CONTENT_VERSION, kept));
+        let value = self.made(head, Body::whole(bytes, trailers), None);
+        self.complete(outcome, status, value)
     }
 
     /// What is kept of an answer; `None` when what must not be kept cannot be found in it.
@@ -156,26 +171,26 @@ impl Answering<'_> {
     /// Completes without a body on record.
     fn answer(self, head: Parts, body: Body, why: Option<Tombstone>) -> Ended {
         let tombstone = why.unwrap_or(Tombstone::Discarded);
-        let outcome = Outcome::tombstone(snapshot::CONTENT_VERSION, tombstone);
-        self.complete(outcome, head, body, why)
+        let (status, outcome) = (head.status, Outcome::tombstone(snapshot::CONTENT_VERSION, tombstone));
+        let value = self.made(head, body, why);
+        self.complete(outcome, status, value)
     }
 
-    fn complete(self, outcome: Outcome, head: Parts, body: Body, not_kept: Option<Tombstone>) -> Ended {
+    fn complete(self, outcome: Outcome, status: StatusCode, value: Box<Made>) -> Ended {
         let retention: Option<Retention> = self.steering.retention;
-        match outcome.with_head(snapshot::head(head.status, self.trace)) {
-            Ok(outcome) => Ending::Complete { value: self.made(head, body, not_kept), outcome, retention },
+        match outcome.with_head(snapshot::head(status, self.trace)) {
+            Ok(outcome) => Ending::Complete { value, outcome, retention },
             // So few bytes are never too long; should they be, nobody knows is the safe thing to say.
-            Err(_) => Ending::Abandon { value: self.made(head, body, not_kept) },
+            Err(_) => Ending::Abandon { value },
         }
     }
 
-    fn end(self, verdict: Verdict, head: Parts, body: Body) -> Ended {
+    /// Ends without an outcome. `status` is the one that was judged.
+    fn end(self, verdict: Verdict, status: StatusCode, head: Parts, body: Body) -> Ended {
+        let value = self.made(head, body, None);
         match verdict {
-            Verdict::Release => {
-                let keep_fingerprint = keeps_fingerprint(status(&head, None));
-                Ending::Release { value: self.made(head, body, None), keep_fingerprint }
-            }
-            Verdict::Store | Verdict::Unknown => Ending::Abandon { value: self.made(head, body, None) },
+            Verdict::Release => Ending::Release { value, keep_fingerprint: keeps_fingerprint(status) },
+            Verdict::Store | Verdict::Unknown => Ending::Abandon { value },
         }
     }
 
@@ -194,10 +209,6 @@ const fn said(steer: Steer) -> Verdict {
 }
 
 /// The status that rules are applied to: for gRPC, the one its code stands for.
-fn status(head: &Parts, trailers: Option<&HeaderMap>) -> StatusCode {
-    status_of(head, head.headers.get(CONTENT_TYPE), trailers)
-}
-
 fn status_of(head: &Parts, content_type: Option<&HeaderValue>, trailers: Option<&HeaderMap>) -> StatusCode {
     let is_grpc = content_type.is_some_and(is_grpc);
     let code = || head.headers.get(GRPC_STATUS).or_else(|| trailers?.get(GRPC_STATUS));
@@ -206,6 +217,20 @@ fn status_of(head: &Parts, content_type: Option<&HeaderValue>, trailers: Option<
 
 pub(super) fn is_grpc(content_type: &HeaderValue) -> bool {
     content_type.as_bytes().starts_with(b"application/grpc")
+}
+
+/// Whether this is a gRPC answer that has not come to its end, which is where it says how it went.
+fn lacks_grpc_status(head: &Parts, trailers: Option<&HeaderMap>) -> bool {
+    // gRPC-Web says it in the body.
+    let is_plain = |content_type: &HeaderValue| {
+        let rest = content_type.as_bytes().strip_prefix(b"application/grpc");
+        rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
+    };
+    let has_status = |fields: &HeaderMap| fields.contains_key(GRPC_STATUS);
+    head.status == StatusCode::OK
+        && head.headers.get(CONTENT_TYPE).is_some_and(is_plain)
+        && !has_status(&head.headers)
+        && !trailers.is_some_and(has_status)
 }
 
 /// Answers that are made to go on: waiting for their end would keep them from everybody.

@@ -9,9 +9,10 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
 use onlyonce_core::{
-    BoxError, EngineError, EngineErrorKind, Execution, RecordId, RecoveryHook, Reply, Request as Call,
+    BoxError, EngineError, EngineErrorKind, Execution, Ran, RecordId, RecoveryHook, Reply, Request as Call,
     StoreErrorKind,
 };
+use tokio::sync::oneshot;
 use tower_service::Service;
 
 use super::AskedKey;
@@ -19,6 +20,7 @@ use super::ending;
 use super::prepare::{Prepared, prepare, taken};
 use super::recover::SafeGet;
 use super::reply::{Replier, conflict_problem, store_problem};
+use super::shadow;
 use crate::body::Body;
 use crate::dispatch::Dispatch;
 use crate::fingerprint::Asked;
@@ -114,9 +116,22 @@ where
             }
         }
     };
-    let performed = replier.route.engine.perform(call, work).await;
+    let engine = &replier.route.engine;
+    let (performed, answer) = if replier.route.shadow {
+        // Boxed: where rules are enforced, every request would carry its room.
+        Box::pin(async {
+            let (tell, answered) = oneshot::channel();
+            let performed = engine.perform(call, |execution| shadow::apart(work(execution), tell)).await;
+            (performed, answered.await.ok())
+        })
+        .await
+    } else {
+        (engine.perform(call, work).await, None)
+    };
     let would = match performed {
-        Ok(Reply::Ran(ran)) => return Ok(replier.ran(id, ran)),
+        Ok(Reply::Ran(ran)) => {
+            return Ok(replier.ran(id, Ran { value: answer.unwrap_or(ran.value), ..ran }));
+        }
         Ok(Reply::Replay(replay)) if !replier.route.shadow => {
             if let Some(check) = &replier.shared.replay_check
                 && let Some(refused) = Box::pin(replier.withheld(&**check, id, replay.fence, &asked)).await
@@ -129,6 +144,9 @@ where
         Ok(Reply::Conflict(conflict)) => Refused::Problem(conflict_problem(id, conflict)),
         Err(error) => Refused::Store(error),
     };
+    if let Some(answer) = answer {
+        return Ok(replier.shadowed(id, would.would(), *answer));
+    }
     let passing = match (spare, taken(&asked)) {
         (Some(spare), Some(request)) if would.may_pass(&replier.route) => {
             Some(Box::pin(run_unprotected(&replier, spare, id, would.would(), request)))

@@ -17,7 +17,7 @@ use http_body::Body as HttpBody;
 use onlyonce_core::{BoxError, Ending, Found, Question, RecoveryHook};
 use tower_service::Service;
 
-use super::ending;
+use super::ending::{self, Made};
 use crate::body::Body;
 use crate::classify::{Steer, Steering};
 use crate::fingerprint::Asked;
@@ -142,6 +142,8 @@ where
     // From here on it is an answer like any other: bounded, complete or nothing, and without what is not replayed.
     // In which trace it was made, nobody knows.
     match ending::of_answer(route, Response::from_parts(head, body), None).ended().await {
+        // It can be asked again, and may be whole then.
+        Ending::Complete { value, .. } if matches!(*value, Made::BrokenOff(_)) => Found::Unknown,
         Ending::Complete { outcome, .. } => Found::Executed(outcome),
         Ending::Release { .. } | Ending::Abandon { .. } => Found::Unknown,
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Response;
 use http::header::HeaderValue;
+use http::{Response, StatusCode};
 use onlyonce_core::transition::Replay;
-use onlyonce_core::{Conflict, Cut, EngineError, Fence, Ran, RecordId, Recorded, StoreError};
+use onlyonce_core::{Conflict, Cut, EngineError, Fence, Ran, RecordId, Recorded, StoreError, Tombstone};
 
 use super::ending::Made;
 use crate::body::Body;
@@ -16,7 +16,7 @@ use crate::header::ONLYONCE_UNRECORDED;
 use crate::layer::{ReplayCheck, Shared};
 use crate::observe::{Answered, Event, How, Would};
 use crate::problem::{Problem, ProblemKind, Style};
-use crate::replay::{Replayed, mark, replay};
+use crate::replay::{Replayed, mark, not_kept, replay};
 use crate::route::Route;
 use crate::snapshot;
 
@@ -68,19 +68,7 @@ impl Replier {
     /// The answer of work that ran for this request.
     pub(super) fn ran(&self, id: RecordId, ran: Ran<Box<Made>>) -> Response<Body> {
         let Ran { value, fence, attempt, recorded } = ran;
-        let (mut response, status) = match *value {
-            Made::Nothing(dispatch) => (self.render(dispatch_problem(id, fence, dispatch)), None),
-            Made::Answer { response, not_kept, is_odd } => {
-                if is_odd {
-                    self.observe(Event::SteeringIgnored);
-                }
-                if let Some(why) = not_kept {
-                    self.observe(Event::NotKept { id, why });
-                }
-                let status = response.status();
-                (response, Some(status))
-            }
-        };
+        let (mut response, status) = self.made(id, fence, *value);
         self.observe(Event::Ran { id, status, recorded, attempt });
         if self.route.shadow {
             self.observe(Event::Shadow { would: Would::Run, id: Some(id) });
@@ -92,6 +80,36 @@ impl Replier {
             response.headers_mut().insert(ONLYONCE_UNRECORDED, HeaderValue::from_static("true"));
         }
         self.note(&mut response, How::Ran(recorded), Some(id), Some(fence));
+        response
+    }
+
+    /// What the work made, and the application's status.
+    fn made(&self, id: RecordId, fence: Fence, made: Made) -> (Response<Body>, Option<StatusCode>) {
+        match made {
+            Made::Nothing(dispatch) => (self.render(dispatch_problem(id, fence, dispatch)), None),
+            Made::BrokenOff(status) => {
+                self.observe(Event::NotKept { id, why: Tombstone::Discarded });
+                let problem = not_kept(Tombstone::Discarded, Some(status));
+                (self.render(problem.record(id, Some(fence))), Some(status))
+            }
+            Made::Answer { response, not_kept, is_odd } => {
+                if is_odd {
+                    self.observe(Event::SteeringIgnored);
+                }
+                if let Some(why) = not_kept {
+                    self.observe(Event::NotKept { id, why });
+                }
+                let status = response.status();
+                (response, Some(status))
+            }
+        }
+    }
+
+    /// In shadow mode, the answer of work whose grant ended in another way.
+    pub(super) fn shadowed(&self, id: RecordId, would: Would, made: Made) -> Response<Body> {
+        let (mut response, _) = self.made(id, Fence::default(), made);
+        self.observe(Event::Shadow { would, id: Some(id) });
+        self.note(&mut response, How::Shadow, Some(id), None);
         response
     }
 

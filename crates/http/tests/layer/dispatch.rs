@@ -3,8 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_http::{Answered, Dispatch, How, ProblemKind, Rules};
-use onlyonce_testkit::{ManualClock, run};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use onlyonce_core::MemoryStore;
+use onlyonce_core::clock::SystemClock;
+use onlyonce_http::observe::Would;
+use onlyonce_http::{Answered, Body, Dispatch, Event, How, ProblemKind, Rules};
+use onlyonce_testkit::fault::{Faulty, Operation};
+use onlyonce_testkit::{Fault, ManualClock, run};
 use tokio::sync::Notify;
 
 use crate::stage::{Broken, Stage, answer, ask};
@@ -76,6 +82,55 @@ fn an_error_of_an_unprotected_request_stays_what_it_is() {
     });
 }
 
+/// Lets time pass until `is_enough`.
+async fn pass(clock: &ManualClock, is_enough: impl Fn() -> bool) {
+    while !is_enough() {
+        clock.slept_on_for(Duration::from_millis(1)).await;
+        clock.advance(Duration::from_millis(500));
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn in_shadow_mode_work_goes_on_that_takes_too_long() {
+    run(async {
+        let lease = Some("10s".parse().unwrap());
+        let rules = Rules { lease, run_max: lease, shadow: Some(true), ..Rules::default() };
+        let clock = Arc::new(ManualClock::default());
+        let [begun, ends] = [(); 2].map(|()| Arc::new(Notify::new()));
+        let (beginning, ending) = (Arc::clone(&begun), Arc::clone(&ends));
+        let slow = move |_| {
+            beginning.notify_one();
+            let ending = Arc::clone(&ending);
+            async move {
+                ending.notified().await;
+                Ok(answer(201))
+            }
+        };
+        let stage = Stage::by_clock(clock.clone(), slow, |builder| builder.defaults(rules)).await;
+        let time_passes = async {
+            begun.notified().await;
+            pass(&clock, || stage.engine.running() == 0).await;
+            // The grant has ended: now the application answers.
+            ends.notify_one();
+        };
+        let (got, ()) = tokio::join!(stage.call(ask("k")), time_passes);
+        assert_eq!((got.status, got.body.as_ref()), (201, b"done".as_slice()));
+        assert_eq!(got.response.extensions().get::<Answered>().unwrap().how, How::Shadow);
+        let would = Would::Refuse(ProblemKind::UpstreamTimeout);
+        assert!(
+            stage
+                .seen
+                .all()
+                .iter()
+                .any(|(_, event)| matches!(event, Event::Shadow { would: seen, .. } if *seen == would)),
+            "{:?}",
+            stage.seen.all()
+        );
+        assert_eq!(stage.effects(), 1);
+    });
+}
+
 #[test]
 fn work_that_takes_too_long_is_stopped_and_unknown() {
     run(async {
@@ -90,11 +145,7 @@ fn work_that_takes_too_long_is_stopped_and_unknown() {
         let stage = Stage::by_clock(clock.clone(), answer, |builder| builder.defaults(rules)).await;
         let time_passes = async {
             begun.notified().await;
-            loop {
-                clock.slept_on_for(Duration::from_millis(1)).await;
-                clock.advance(Duration::from_millis(500));
-                tokio::task::yield_now().await;
-            }
+            pass(&clock, || false).await;
         };
         let got = tokio::select! {
             got = stage.call(ask("k")) => got,
@@ -119,5 +170,72 @@ fn a_length_that_does_not_fit_is_a_cut_off_answer() {
         let stage = stage.await;
         assert_eq!(stage.call(ask("k")).await.status, 502);
         assert_eq!(stage.call(ask("k")).await.problem(), "outcome-unknown");
+    });
+}
+
+/// A gRPC answer that says how it went, if it does, where that is usual: in its trailers.
+fn grpc(status: Option<&'static str>) -> Response<Body> {
+    let mut trailers = HeaderMap::new();
+    if let Some(status) = status {
+        trailers.insert("grpc-status", HeaderValue::from_static(status));
+    }
+    let body = Full::from("message").with_trailers(std::future::ready(Some(Ok(trailers))));
+    Response::builder().header("content-type", "application/grpc+proto").body(Body::new(body)).unwrap()
+}
+
+#[test]
+fn after_a_grpc_refusal_in_trailers_a_corrected_request_may_use_the_key() {
+    run(async {
+        // 3 is INVALID_ARGUMENT, 14 is UNAVAILABLE.
+        for (status, problem) in [("3", ""), ("14", "key-reused")] {
+            let stage = Stage::new(Rules::default(), move |_| async move { Ok(grpc(Some(status))) }).await;
+            assert_eq!(stage.call(ask("k")).await.body.as_ref(), b"message");
+            let mut corrected = ask("k");
+            *corrected.body_mut() = "another".into();
+            assert_eq!(stage.call(corrected).await.problem(), problem, "{status}");
+            assert_eq!(stage.effects(), 1 + u32::from(problem.is_empty()), "{status}");
+        }
+    });
+}
+
+#[test]
+fn a_grpc_answer_without_its_status_is_a_cut_off_answer() {
+    run(async {
+        let stage = Stage::new(Rules::default(), |_| async { Ok(grpc(None)) }).await;
+        assert_eq!(stage.call(ask("k")).await.status, 502);
+        assert_eq!(stage.call(ask("k")).await.problem(), "outcome-unknown");
+        let stage = Stage::new(Rules::default(), |_| async { Ok(grpc(Some("0"))) }).await;
+        for _ in 0..2 {
+            assert_eq!(stage.call(ask("k")).await.status, 200);
+        }
+        assert_eq!((stage.effects(), stage.seen.names()), (1, vec!["ran", "replayed"]));
+    });
+}
+
+/// An application whose answers never come, but which can tell that it did what it was asked.
+async fn tells(request: Request<Body>) -> Result<Response<Body>, Broken> {
+    if request.method() == Method::GET { Ok(answer(200)) } else { Err(Broken(None)) }
+}
+
+#[test]
+fn an_open_route_does_not_run_again_what_the_store_has_told_of() {
+    run(async {
+        let rules: Rules = toml::from_str(
+            r#"
+            unknown = "query"
+            query_url = "/by-key/{key}"
+            on_store_failure = "open"
+            "#,
+        )
+        .unwrap();
+        let clock = Arc::new(SystemClock::new());
+        let store = Arc::new(Faulty::new(Arc::new(MemoryStore::default())));
+        let stage = Stage::over(store.clone(), clock, tells, |builder| builder.defaults(rules)).await;
+        assert_eq!(stage.call(ask("k")).await.status, 502);
+        store.next(Operation::Resolve, Fault::Refuse);
+        let got = stage.call(ask("k")).await;
+        assert_eq!((got.status, got.problem().as_str()), (503, "store-unavailable"));
+        assert_eq!(store.unmet(Operation::Resolve), 0);
+        assert_eq!(stage.effects(), 2, "one dispatch and one question");
     });
 }

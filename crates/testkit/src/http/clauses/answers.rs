@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use onlyonce_http::Rules;
-use onlyonce_http::rules::{ReplayStatus, Retain};
+use onlyonce_http::rules::{ReplayStatus, Retain, Unknown};
 
 use super::{ask, is_problem, list};
 use crate::http::{Given, HttpFixture, Stage, Turn};
@@ -201,6 +201,21 @@ pub async fn d_replays_can_be_200(fixture: &impl HttpFixture) {
     stage.application.answers(Turn::status(303));
     stage.call(ask("see-other")).await;
     assert_eq!(stage.call(ask("see-other")).await.status, 303, "only successes");
+}
+
+/// Work that the application says is done does not run again because its answer breaks off.
+pub async fn d_what_is_committed_stays_so_although_its_answer_breaks_off(fixture: &impl HttpFixture) {
+    let stage = Stage::new(fixture, Rules { unknown: Some(Unknown::Rerun), ..Rules::default() }).await;
+    for (number, half) in (1..).zip(["", "half"]) {
+        let turn = Turn::body(Given::CutOff(half.into())).header("onlyonce-outcome", "committed");
+        stage.application.answers(Turn { status: 202, ..turn });
+        let key = format!("k{number}");
+        let first = stage.call(ask(&key)).await;
+        is_problem(&first, 202, "answer-not-kept");
+        assert!(!first.is_replay());
+        is_done_and_not_kept(&stage, &key, 202).await;
+        assert_eq!(stage.effects(), number);
+    }
 }
 
 /// `Onlyonce-Outcome` and `Onlyonce-Retention` are for the layer, and stripped.
