@@ -16,7 +16,7 @@ use crate::header::{self, NoKey};
 use crate::layer::Shared;
 use crate::limits::{Held, Read, read, read_now};
 use crate::observe::Event;
-use crate::principal::{looks_like_jwt, principal};
+use crate::principal::{Missing, looks_like_jwt, principal};
 use crate::problem::{Problem, ProblemKind};
 use crate::route::Route;
 use crate::rules::{KeySource, PrincipalRule};
@@ -52,12 +52,14 @@ pub(super) async fn prepare(
     if let Some(problem) = refusal(route, &key) {
         return Prepared::refuse(problem, Some(Request::from_parts(*head, body)));
     }
-    let principal = match principal(&route.principal, &head, shared.tokens.as_deref()) {
-        Ok(principal) => principal,
-        Err(missing) => {
-            let problem = Problem::new(ProblemKind::PrincipalMissing, missing.detail());
-            return Prepared::refuse(problem, Some(Request::from_parts(*head, body)));
+    let principal = principal(&route.principal, &head, shared.tokens.as_deref());
+    let nobody = |missing: Missing| Problem::new(ProblemKind::PrincipalMissing, missing.detail());
+    let principal = match (principal, &key) {
+        // Without a key it is nobody's business whose it would be, and that shows in the body.
+        (Err(missing), AskedKey::Key(_)) => {
+            return Prepared::refuse(nobody(missing), Some(Request::from_parts(*head, body)));
         }
+        (principal, _) => principal,
     };
     let mut held = shared.room.place();
     let (bytes, trailers) = match read_body(body, route.request_bytes_max, &mut held).await {
@@ -91,6 +93,10 @@ pub(super) async fn prepare(
             Err(error) => return Prepared::refuse(invalid(&error), Some(rebuild(head))),
         },
         _ => return Prepared::refuse(missing(route), Some(rebuild(head))),
+    };
+    let principal = match principal {
+        Ok(principal) => principal,
+        Err(missing) => return Prepared::refuse(nobody(missing), Some(rebuild(head))),
     };
     observe_caller(shared, route, &principal);
     let wait = route.wait_for(header::preferred_wait(&head.headers));

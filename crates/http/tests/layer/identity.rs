@@ -127,3 +127,18 @@ fn the_application_gets_its_execution() {
         assert_eq!(one, stage.call(ask("one")).await.body);
     });
 }
+
+#[test]
+fn who_asks_is_of_no_interest_where_no_key_is() {
+    run(async {
+        let rules: Rules = toml::from_str("key = \"json:/id\"").unwrap();
+        let stage = Stage::new(rules, created).await;
+        let by_cookie = |body: &'static str| {
+            let request = Request::post("/payments").header("cookie", "session=1");
+            request.body(Body::from(body)).unwrap()
+        };
+        assert_eq!(stage.call(by_cookie("{}")).await.status, 201);
+        assert_eq!(stage.call(by_cookie("{\"id\":\"k\"}")).await.problem(), "principal-missing");
+        assert_eq!((stage.effects(), stage.seen.names()), (1, vec!["unkeyed", "refused"]));
+    });
+}
