@@ -26,7 +26,7 @@ use tokio_util::sync::WaitForCancellationFuture;
 
 use self::alarm::Alarm;
 use self::execution::{Asked, Attempt};
-use self::quota::Place;
+use self::quota::{Entered, Place};
 use self::shared::Shared;
 use self::wait::Wait;
 use crate::clock::Timestamp;
@@ -61,6 +61,15 @@ enum Next<R, W> {
     Again(W),
 }
 
+/// What is known of a call before its next claim.
+#[derive(Clone, Copy)]
+struct Before {
+    /// How often it may still be found out what happened.
+    recoveries_left: u32,
+    /// Whether the store has told of another attempt.
+    is_taken: bool,
+}
+
 /// Whom to tell what a claim led to.
 type ReplyTo<R, W> = oneshot::Sender<Result<Next<R, W>, EngineError>>;
 
@@ -92,14 +101,16 @@ impl Engine {
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Ending<R>> + Send + 'static,
     {
-        self.perform_shared(request.into(), work, 1)
+        let request = request.into();
+        let before = Before { recoveries_left: 1, is_taken: request.is_on_record };
+        self.perform_shared(request, work, before)
     }
 
     async fn perform_shared<R, W, F>(
         &self,
         request: Arc<Request>,
         work: W,
-        recoveries_left: u32,
+        before: Before,
     ) -> Result<Reply<R>, EngineError>
     where
         R: Send + 'static,
@@ -107,7 +118,8 @@ impl Engine {
         F: Future<Output = Ending<R>> + Send + 'static,
     {
         let mut wait = Wait::new(self, request.id, request.wait);
-        let (mut work, mut recoveries_left, mut is_taken) = (work, recoveries_left, false);
+        let Before { mut recoveries_left, mut is_taken } = before;
+        let mut work = work;
         loop {
             // Detached, also the claim: one that is cancelled half way may have been granted to nobody.
             let (reply, replied) = oneshot::channel();
@@ -153,8 +165,8 @@ impl Engine {
     {
         // ORDER: the owner's own deadline counts from before the claim is sent, the store's from when it arrives.
         let claimed_at = self.shared.clock.now();
-        let place = match self.enter(&request, claimed_at).await {
-            Ok(Ok(place)) => place,
+        let Entered { place, is_on_record } = match self.enter(&request, claimed_at).await {
+            Ok(Ok(entered)) => entered,
             Ok(Err(conflict)) => return drop(reply.send(Ok(Next::Reply(Reply::Conflict(conflict))))),
             Err(error) => return drop(reply.send(Err(error))),
         };
@@ -172,7 +184,10 @@ impl Engine {
                 let claimed = Claimed { claim, answer, claimed_at, alarm, place };
                 self.follow(request, work, claimed, recoveries_left, aborted, reply)
             }
-            Err(error) => return drop(reply.send(Err(error))),
+            Err(error) => {
+                let error = if is_on_record { error.taken() } else { error };
+                return drop(reply.send(Err(error)));
+            }
         };
         if let Some(rest) = rest {
             rest.await;

@@ -10,9 +10,9 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
 use super::alarm::Alarm;
-use super::quota::Place;
+use super::quota::Entered;
 use super::shared::Backoff;
-use super::{Claimed, Conflict, Ending, Engine, EngineError, Execution, Next, Reply, ReplyTo, Request};
+use super::{Before, Claimed, Ending, Engine, EngineError, Execution, Next, Reply, ReplyTo, Request};
 use crate::clock::Timestamp;
 use crate::error::MisuseError;
 use crate::record::{Fence, Owner};
@@ -90,8 +90,12 @@ impl Engine {
             Next::Wait(conflict, _) if request.wait.unwrap_or(self.policy.wait).is_zero() => {
                 Ok(Reply::Conflict(conflict))
             }
-            Next::Wait(_, work) => self.perform_shared(request, work, 1).await,
-            Next::Again(work) => self.perform_shared(request, work, 0).await,
+            Next::Wait(_, work) => {
+                self.perform_shared(request, work, Before { recoveries_left: 1, is_taken: true }).await
+            }
+            Next::Again(work) => {
+                self.perform_shared(request, work, Before { recoveries_left: 0, is_taken: true }).await
+            }
         }
     }
 
@@ -105,16 +109,22 @@ impl Engine {
         let claimed_at = self.shared.clock.now();
         let (mut entered, mut claims) = (Vec::with_capacity(asking.len()), Vec::with_capacity(asking.len()));
         for asked in asking {
-            match self.prepare(&asked.request, claimed_at).await {
-                Ok(Ok((claim, place))) => {
-                    claims.push(claim);
-                    entered.push((asked, place));
+            let Some(Entered { place, .. }) = self.enter_at_once(&asked.request, claimed_at) else {
+                // Beyond a limit it is looked up first: by itself, so that the others need not wait for that.
+                let Asking { request, work, reply } = asked;
+                self.shared.tasks.spawn(self.clone().attempt(request, work, 1, reply));
+                continue;
+            };
+            let owner = match Owner::random() {
+                Ok(owner) => owner,
+                Err(error) => {
+                    drop(asked.reply.send(Err(error.into())));
+                    continue;
                 }
-                Ok(Err(conflict)) => {
-                    drop(asked.reply.send(Ok(Next::Reply(Reply::Conflict(conflict)))));
-                }
-                Err(error) => drop(asked.reply.send(Err(error))),
-            }
+            };
+            let fingerprint = asked.request.fingerprint.fingerprint();
+            claims.push(Claim { id: asked.request.id, fingerprint, owner, terms: Arc::clone(&self.terms) });
+            entered.push((asked, place));
         }
         let answers = tokio::select! {
             answers = self.claim_many_surely(&claims, claimed_at) => answers,
@@ -143,21 +153,6 @@ impl Engine {
                 Err(error) => drop(reply.send(Err(error.into()))),
             }
         }
-    }
-
-    async fn prepare(
-        &self,
-        request: &Request,
-        now: Timestamp,
-    ) -> Result<Result<(Claim, Option<Place>), Conflict>, EngineError> {
-        let place = match self.enter(request, now).await? {
-            Ok(place) => place,
-            Err(conflict) => return Ok(Err(conflict)),
-        };
-        let fingerprint = request.fingerprint.fingerprint();
-        let claim =
-            Claim { id: request.id, fingerprint, owner: Owner::random()?, terms: Arc::clone(&self.terms) };
-        Ok(Ok((claim, place)))
     }
 
     /// One answer for each claim. Those whose reply was lost are asked for again with the same owners.

@@ -61,49 +61,29 @@ enum Full {
     Kept(Duration),
 }
 
-/// What a claim is known to come to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Known {
-    Nothing,
-    /// There is a record: it takes no more room.
-    OnRecord,
-    /// It is done, or runs already: it is only told.
-    Told,
-}
-
-impl Known {
-    const fn of(state: Option<StateKind>) -> Self {
-        match state {
-            None => Self::Nothing,
-            Some(StateKind::Completed | StateKind::InFlight) => Self::Told,
-            Some(_) => Self::OnRecord,
-        }
-    }
-}
-
 impl Tallies {
     fn all(&self) -> MutexGuard<'_, Principals> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enter(&self, tag: ScopeTag, quota: &Quota, now: Timestamp, known: Known) -> Result<(), Full> {
+    /// `is_on_record`: there is a record already, so that it takes no more room.
+    fn enter(&self, tag: ScopeTag, quota: &Quota, now: Timestamp, is_on_record: bool) -> Result<(), Full> {
         let mut all = self.all();
         all.look(now);
         let tally = all.by_tag.entry(tag).or_default();
         tally.forget_gone(now);
         let reached = |max: Option<u64>, used: u64| max.is_some_and(|max| used >= max);
-        let full =
-            if known != Known::Told && reached(quota.in_flight_max.map(u64::from), tally.in_flight.into()) {
-                Some(Full::InFlight)
-            } else if known == Known::Nothing
-                && (reached(quota.records_max, tally.records + u64::from(tally.in_flight))
-                    || reached(quota.bytes_max, tally.bytes))
-            {
-                let first = tally.gone_at.keys().next().copied().unwrap_or(now);
-                Some(Full::Kept(now.until(first)))
-            } else {
-                None
-            };
+        let full = if reached(quota.in_flight_max.map(u64::from), tally.in_flight.into()) {
+            Some(Full::InFlight)
+        } else if !is_on_record
+            && (reached(quota.records_max, tally.records + u64::from(tally.in_flight))
+                || reached(quota.bytes_max, tally.bytes))
+        {
+            let first = tally.gone_at.keys().next().copied().unwrap_or(now);
+            Some(Full::Kept(now.until(first)))
+        } else {
+            None
+        };
         if let Some(full) = full {
             if tally.is_empty() {
                 all.by_tag.remove(&tag);
@@ -169,41 +149,63 @@ fn rounded_up(moment: Timestamp, retention: Duration) -> Timestamp {
     Timestamp::from_millis(moment.as_millis().div_ceil(step).saturating_mul(step))
 }
 
+/// Who may send a claim.
+#[derive(Default)]
+pub(super) struct Entered {
+    /// `None` when nothing is limited, and for whoever is only told what another attempt did or does.
+    pub(super) place: Option<Place>,
+    /// Whether the store was asked, and had a record under the key.
+    pub(super) is_on_record: bool,
+}
+
 impl Engine {
-    /// A place among what the principal may run, or why there is none. `None` when nothing is limited.
+    /// A place among what the principal may run, without a look into the store; `None` when there is none like that.
+    pub(super) fn enter_at_once(&self, request: &Request, now: Timestamp) -> Option<Entered> {
+        let quota = &self.policy.quota;
+        if quota.is_unlimited() {
+            return Some(Entered::default());
+        }
+        let tag = ScopeTag::of(&request.id);
+        self.shared.tallies.enter(tag, quota, now, false).ok().map(|()| self.entered(tag, false))
+    }
+
+    /// A place among what the principal may run, or why there is none.
     pub(super) async fn enter(
         &self,
         request: &Request,
         now: Timestamp,
-    ) -> Result<Result<Option<Place>, Conflict>, EngineError> {
-        if self.policy.quota.is_unlimited() {
-            return Ok(Ok(None));
+    ) -> Result<Result<Entered, Conflict>, EngineError> {
+        match self.enter_at_once(request, now) {
+            Some(entered) => Ok(Ok(entered)),
+            // Boxed: where nothing is limited, every request would carry its room.
+            None => Box::pin(self.enter_beyond(request, now)).await,
         }
-        // Boxed: where nothing is limited, every request would carry its room.
-        Box::pin(self.enter_limited(request, now)).await
     }
 
-    async fn enter_limited(
+    /// Beyond a limit it counts what is on record.
+    async fn enter_beyond(
         &self,
         request: &Request,
         now: Timestamp,
-    ) -> Result<Result<Option<Place>, Conflict>, EngineError> {
+    ) -> Result<Result<Entered, Conflict>, EngineError> {
         let (shared, quota) = (&self.shared, &self.policy.quota);
         let tag = ScopeTag::of(&request.id);
-        let mut entered = shared.tallies.enter(tag, quota, now, Known::Nothing);
-        if entered.is_err() {
-            let known = Known::of(self.lookup(&request.id).await?.map(|record| record.kind()));
-            if known != Known::Nothing {
-                entered = shared.tallies.enter(tag, quota, now, known);
-            }
+        let on_record = self.lookup(&request.id).await?.map(|record| record.kind());
+        if matches!(on_record, Some(StateKind::Completed | StateKind::InFlight)) {
+            // No execution, so it takes nobody's place.
+            return Ok(Ok(Entered { place: None, is_on_record: true }));
         }
-        let retry_after = match entered {
-            Ok(()) => return Ok(Ok(Some(Place { shared: Arc::clone(shared), tag }))),
+        let retry_after = match shared.tallies.enter(tag, quota, now, on_record.is_some()) {
+            Ok(()) => return Ok(Ok(self.entered(tag, on_record.is_some()))),
             Err(Full::InFlight) => Duration::from_secs(1),
             Err(Full::Kept(until)) => until,
         };
         shared.observe(&request.id, Fence::default(), Event::OverQuota);
         Ok(Err(Conflict::OverQuota { retry_after }))
+    }
+
+    fn entered(&self, tag: ScopeTag, is_on_record: bool) -> Entered {
+        Entered { place: Some(Place { shared: Arc::clone(&self.shared), tag }), is_on_record }
     }
 }
 

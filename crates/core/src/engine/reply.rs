@@ -20,6 +20,7 @@ pub struct Request {
     pub(super) fingerprint: Arc<dyn Fingerprinted>,
     pub(super) wait: Option<Duration>,
     pub(super) hook: Option<Arc<dyn RecoveryHook>>,
+    pub(super) is_on_record: bool,
 }
 
 impl Request {
@@ -30,7 +31,8 @@ impl Request {
 
     /// The same, for callers who keep a hand on what they look like: to take it back when the work never began.
     pub fn shared(secret: &Secret, key: ScopedKey, fingerprint: Arc<dyn Fingerprinted>) -> Self {
-        Self { id: key.record_id(secret), key, fingerprint, wait: None, hook: None }
+        let id = key.record_id(secret);
+        Self { id, key, fingerprint, wait: None, hook: None, is_on_record: false }
     }
 
     /// Waits for this long, and not as the policy says, if someone else runs it.
@@ -44,6 +46,14 @@ impl Request {
     #[must_use]
     pub fn recovered_by(mut self, hook: Arc<dyn RecoveryHook>) -> Self {
         self.hook = Some(hook);
+        self
+    }
+
+    /// Says that its caller has seen a record of it: should the store fail before anything is claimed, the error tells of
+    /// another attempt ([`EngineError::is_taken`](super::EngineError::is_taken)).
+    #[must_use]
+    pub const fn on_record(mut self) -> Self {
+        self.is_on_record = true;
         self
     }
 

@@ -129,6 +129,18 @@ async fn an_older_record_is_compared_by_its_own_rules() {
 }
 
 #[tokio::test]
+async fn who_is_looked_up_beyond_a_limit_holds_nobody_else_up() {
+    let stage = Stage::new(Policy::default().quota(Quota { records_max: Some(1), ..Quota::default() })).await;
+    let found = Arc::new(tokio::sync::Notify::new());
+    stage.store.next(Operation::Other, Fault::Delay(Arc::clone(&found)));
+    let [first, second] = stage.engine.perform_many(calls(&stage, &["a", "b"])).unwrap().try_into().unwrap();
+    assert_eq!(ran(&first.await.unwrap()), Some(0));
+    found.notify_one();
+    let second = second.await.unwrap();
+    assert!(matches!(second, Reply::Conflict(Conflict::OverQuota { .. })), "{second:?}");
+}
+
+#[tokio::test]
 async fn quotas_and_the_bound_of_a_batch_are_kept() {
     let quota = Quota { records_max: Some(2), ..Quota::default() };
     let stage = Stage::new(Policy::default().quota(quota)).await;

@@ -105,14 +105,14 @@ pub(super) async fn prepare(
     let age = if route.refuse_old_uuidv7 { age(route, &key) } else { None };
     let asked = Asked::new(route, head, bytes, trailers, held);
     let call = Call::shared(secret, scope.into_key(key), Arc::<Asked>::clone(&asked)).with_wait(wait);
-    let call = Arc::new(match hook(&asked) {
+    let call = match hook(&asked) {
         Some(hook) => call.recovered_by(hook),
         None => call,
-    });
+    };
     match age {
         // Boxed: few rules ask for it, and every request would carry its room.
         Some(age) => Box::pin(refuse_if_forgotten(route, call, asked, age)).await,
-        None => Prepared::Ask(call, asked),
+        None => Prepared::Ask(Arc::new(call), asked),
     }
 }
 
@@ -181,10 +181,10 @@ fn age(route: &Route, key: &Key) -> Option<Duration> {
 }
 
 /// An old key that is still on record is answered; one that is not would run again what may have run before.
-async fn refuse_if_forgotten(route: &Route, call: Arc<Call>, asked: Arc<Asked>, age: Duration) -> Prepared {
+async fn refuse_if_forgotten(route: &Route, call: Call, asked: Arc<Asked>, age: Duration) -> Prepared {
     let id = call.id();
     match route.engine.lookup(&id).await {
-        Ok(Some(_)) => Prepared::Ask(call, asked),
+        Ok(Some(_)) => Prepared::Ask(Arc::new(call.on_record()), asked),
         Ok(None) => {
             let detail = format!(
                 "The key was made {} seconds longer ago than answers are kept, so it cannot be told whether it was \

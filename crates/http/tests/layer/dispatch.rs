@@ -3,14 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::{BodyExt as _, Full};
-use onlyonce_core::MemoryStore;
-use onlyonce_core::clock::SystemClock;
 use onlyonce_http::observe::Would;
 use onlyonce_http::{Answered, Body, Dispatch, Event, How, ProblemKind, Rules};
-use onlyonce_testkit::fault::{Faulty, Operation};
-use onlyonce_testkit::{Fault, ManualClock, run};
+use onlyonce_testkit::{ManualClock, run};
 use tokio::sync::Notify;
 
 use crate::stage::{Broken, Stage, answer, ask};
@@ -131,6 +128,42 @@ fn in_shadow_mode_work_goes_on_that_takes_too_long() {
     });
 }
 
+/// Tells when it is dropped.
+struct Dropped(Arc<Notify>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+#[test]
+fn in_shadow_mode_work_that_nobody_waits_for_ends_with_its_grant() {
+    run(async {
+        let lease = Some("10s".parse().unwrap());
+        let rules = Rules { lease, run_max: lease, shadow: Some(true), ..Rules::default() };
+        let clock = Arc::new(ManualClock::default());
+        let [begun, ended] = [(); 2].map(|()| Arc::new(Notify::new()));
+        let (beginning, ending) = (Arc::clone(&begun), Arc::clone(&ended));
+        let hangs = move |_| {
+            let at_the_end = Dropped(Arc::clone(&ending));
+            beginning.notify_one();
+            async move {
+                let _at_the_end = at_the_end;
+                std::future::pending().await
+            }
+        };
+        let stage = Stage::by_clock(clock.clone(), hangs, |builder| builder.defaults(rules)).await;
+        tokio::select! {
+            _ = stage.call(ask("k")) => unreachable!("it hangs"),
+            () = begun.notified() => {}
+        }
+        assert!(stage.engine.running() > 0, "who hangs up ends nothing");
+        pass(&clock, || stage.engine.running() == 0).await;
+        ended.notified().await;
+    });
+}
+
 #[test]
 fn work_that_takes_too_long_is_stopped_and_unknown() {
     run(async {
@@ -209,33 +242,5 @@ fn a_grpc_answer_without_its_status_is_a_cut_off_answer() {
             assert_eq!(stage.call(ask("k")).await.status, 200);
         }
         assert_eq!((stage.effects(), stage.seen.names()), (1, vec!["ran", "replayed"]));
-    });
-}
-
-/// An application whose answers never come, but which can tell that it did what it was asked.
-async fn tells(request: Request<Body>) -> Result<Response<Body>, Broken> {
-    if request.method() == Method::GET { Ok(answer(200)) } else { Err(Broken(None)) }
-}
-
-#[test]
-fn an_open_route_does_not_run_again_what_the_store_has_told_of() {
-    run(async {
-        let rules: Rules = toml::from_str(
-            r#"
-            unknown = "query"
-            query_url = "/by-key/{key}"
-            on_store_failure = "open"
-            "#,
-        )
-        .unwrap();
-        let clock = Arc::new(SystemClock::new());
-        let store = Arc::new(Faulty::new(Arc::new(MemoryStore::default())));
-        let stage = Stage::over(store.clone(), clock, tells, |builder| builder.defaults(rules)).await;
-        assert_eq!(stage.call(ask("k")).await.status, 502);
-        store.next(Operation::Resolve, Fault::Refuse);
-        let got = stage.call(ask("k")).await;
-        assert_eq!((got.status, got.problem().as_str()), (503, "store-unavailable"));
-        assert_eq!(store.unmet(Operation::Resolve), 0);
-        assert_eq!(stage.effects(), 2, "one dispatch and one question");
     });
 }

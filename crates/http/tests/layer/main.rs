@@ -5,6 +5,7 @@ mod disconnects;
 mod dispatch;
 mod damage;
 mod identity;
+mod open;
 mod reload;
 mod rules;
 mod seen;
