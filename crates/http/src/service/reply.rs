@@ -68,7 +68,7 @@ impl Replier {
     /// The answer of work that ran for this request.
     pub(super) fn ran(&self, id: RecordId, ran: Ran<Box<Made>>) -> Response<Body> {
         let Ran { value, fence, attempt, recorded } = ran;
-        let (mut response, status) = self.made(id, fence, *value);
+        let (mut response, status) = self.made(id, Some(fence), *value);
         self.observe(Event::Ran { id, status, recorded, attempt });
         if self.route.shadow {
             self.observe(Event::Shadow { would: Would::Run, id: Some(id) });
@@ -84,13 +84,13 @@ impl Replier {
     }
 
     /// What the work made, and the application's status.
-    fn made(&self, id: RecordId, fence: Fence, made: Made) -> (Response<Body>, Option<StatusCode>) {
+    fn made(&self, id: RecordId, fence: Option<Fence>, made: Made) -> (Response<Body>, Option<StatusCode>) {
         match made {
             Made::Nothing(dispatch) => (self.render(dispatch_problem(id, fence, dispatch)), None),
             Made::BrokenOff(status) => {
                 self.observe(Event::NotKept { id, why: Tombstone::Discarded });
                 let problem = not_kept(Tombstone::Discarded, Some(status));
-                (self.render(problem.record(id, Some(fence))), Some(status))
+                (self.render(problem.record(id, fence)), Some(status))
             }
             Made::Answer { response, not_kept, is_odd } => {
                 if is_odd {
@@ -107,7 +107,7 @@ impl Replier {
 
     /// In shadow mode, the answer of work whose grant ended in another way.
     pub(super) fn shadowed(&self, id: RecordId, would: Would, made: Made) -> Response<Body> {
-        let (mut response, _) = self.made(id, Fence::default(), made);
+        let (mut response, _) = self.made(id, None, made);
         self.observe(Event::Shadow { would, id: Some(id) });
         self.note(&mut response, How::Shadow, Some(id), None);
         response
@@ -193,22 +193,20 @@ pub(super) fn conflict_problem(id: RecordId, conflict: Conflict) -> Problem {
 }
 
 /// Why the application gave no answer, and what that means for a retry.
-fn dispatch_problem(id: RecordId, fence: Fence, dispatch: Dispatch) -> Problem {
+fn dispatch_problem(id: RecordId, fence: Option<Fence>, dispatch: Dispatch) -> Problem {
     let (kind, detail, fence) = match dispatch {
         Dispatch::NothingSent => (
             ProblemKind::UpstreamUnreachable,
             "Nothing was sent to it, so a retry with the same key runs.",
             None,
         ),
-        Dispatch::TimedOut => (
-            ProblemKind::UpstreamTimeout,
-            "The request was sent. It is unknown whether it happened.",
-            Some(fence),
-        ),
+        Dispatch::TimedOut => {
+            (ProblemKind::UpstreamTimeout, "The request was sent. It is unknown whether it happened.", fence)
+        }
         Dispatch::NoAnswer => (
             ProblemKind::UpstreamUnreachable,
             "The request was sent, or may have been. It is unknown whether it happened.",
-            Some(fence),
+            fence,
         ),
     };
     Problem::new(kind, detail).record(id, fence)

@@ -1,5 +1,7 @@
 //! Shadow mode enforces nothing: the caller gets what the application answers, whatever becomes of the grant.
 
+use std::convert::Infallible;
+
 use onlyonce_core::Ending;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
@@ -10,20 +12,33 @@ use crate::dispatch::Dispatch;
 /// Whom to give the application's answer to.
 pub(super) type Tell = oneshot::Sender<Box<Made>>;
 
-/// Does `work` on a task of its own, where the end of a lease, of the maximum run time or of the grant does not reach it,
-/// and gives the answer to the caller past the engine.
+/// Does `work` on a task of its own, where the end of a lease, of the maximum run time or of the grant does not reach it while
+/// its caller waits, and gives the answer to the caller past the engine.
 pub(super) async fn apart(work: impl Future<Output = Ended> + Send + 'static, tell: Tell) -> Ended {
-    let working = tokio::spawn(
-        async move {
-            let (ended, answer) = split(work.await);
-            // Whoever has hung up wants none.
-            drop(tell.send(answer));
-            ended
-        }
-        .in_current_span(),
-    );
+    // Lives as long as the grant does: this future ends with it.
+    let (_grant, ends) = oneshot::channel();
+    let working = tokio::spawn(while_wanted(work, tell, ends).in_current_span());
     // It panicked, or the runtime ends: nobody knows.
-    working.await.unwrap_or_else(|_| without_answer(Dispatch::NoAnswer))
+    working.await.ok().flatten().unwrap_or_else(|| without_answer(Dispatch::NoAnswer))
+}
+
+/// `None` when neither the grant nor the caller were there any more: nothing else would ever end work that hangs.
+async fn while_wanted(
+    work: impl Future<Output = Ended>,
+    mut tell: Tell,
+    grant: oneshot::Receiver<Infallible>,
+) -> Option<Ended> {
+    let ended = tokio::select! {
+        ended = work => ended,
+        () = async {
+            let Err(_) = grant.await;
+            tell.closed().await;
+        } => return None,
+    };
+    let (ended, answer) = split(ended);
+    // Whoever has hung up wants none.
+    drop(tell.send(answer));
+    Some(ended)
 }
 
 /// The ending without its answer, and the answer.
