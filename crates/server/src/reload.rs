@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use self::keys::Keys;
 use crate::config::{Config, Sources};
 use crate::promise::Promise;
+use crate::sidecar::{Fixed, check_rules};
 use crate::store::Encryption;
 
 /// Editors write a file in several steps; this long after the last one it is read.
@@ -33,6 +34,7 @@ pub(crate) struct Reload {
     in_force: InForce,
     keys: Keys,
     watching: Watching,
+    fixed: Fixed,
 }
 
 /// What a reload replaces.
@@ -82,9 +84,9 @@ impl Reload {
         config: Config,
         engine: Engine,
         in_force: InForce,
-        encryption: Option<Encryption>,
+        (fixed, encryption): (Fixed, Option<Encryption>),
     ) -> Self {
-        Self { sources, config, engine, in_force, keys: Keys::new(encryption), watching }
+        Self { sources, config, engine, in_force, keys: Keys::new(encryption), watching, fixed }
     }
 
     /// Waits for reasons to reload, for ever. Cancel it to stop.
@@ -115,7 +117,8 @@ impl Reload {
         }
     }
 
-    async fn apply(&mut self) {
+    /// Reads it again now.
+    pub(crate) async fn apply(&mut self) {
         self.keys.reload().await;
         match self.read() {
             Ok(config) => {
@@ -145,8 +148,8 @@ impl Reload {
 
     fn read(&self) -> Result<Config, String> {
         let config = self.sources.read().map_err(|error| error.to_string())?;
-        let settings = config.settings().map_err(|error| error.to_string())?;
-        crate::sidecar::check_principals(&config, &settings).map_err(|error| error.to_string())?;
+        config.settings().map_err(|error| error.to_string())?;
+        check_rules(&config, self.fixed).map_err(|error| error.to_string())?;
         self.in_force
             .rules
             .replace(&config.merged.defaults, &config.merged.route)

@@ -67,14 +67,15 @@ impl Sidecar {
             tracing::warn!("{warning}");
         }
         let settings = Arc::new(config.settings()?);
-        check_principals(&config, &settings)?;
+        let fixed = Fixed::of(&settings);
+        check_rules(&config, fixed)?;
         let tls = tls::server(settings.tls.as_ref())?;
         let pseudonym = Pseudonym::random().map_err(StartError::System)?;
         let metrics = metrics(settings.admin.is_some() || settings.otlp.metrics.is_some())?;
         let mut otlp = Otlp::start(&settings.otlp, metrics.as_ref())?;
         let upstream = Upstream::new(&settings, pseudonym, otlp.traces()).map_err(StartError::Upstream)?;
         let Ground { engine, remark, tiers, replicated, growth, encryption } =
-            Box::pin(ground(&config, &settings, store, metrics.as_ref())).await?;
+            Box::pin(ground(&settings, store, metrics.as_ref())).await?;
         let figures = metrics.as_ref().map(|metrics| StoreFigures::new(metrics, None));
         let sweeper = sweeper(&engine, &settings.store, growth, figures);
         let acknowledging = replicated.map(|replicated| replicated.engines(&engine.in_place()));
@@ -100,7 +101,7 @@ impl Sidecar {
         otlp.send_figures(census.as_ref());
         let admin = admin(settings.admin.as_ref(), census, ground)?;
         let in_force = InForce { rules: rules.clone(), promise: Arc::clone(&promise), configuration };
-        let reload = Reload::new(watching, sources, config, engine.clone(), in_force, encryption);
+        let reload = Reload::new(watching, sources, config, engine.clone(), in_force, (fixed, encryption));
         Ok(Self { settings, engine, tiers, rules, front, door, admin, promise, reload, sweeper, otlp })
     }
 
@@ -233,18 +234,10 @@ struct Ground {
 
 /// Opens the store, and puts the engine over it.
 async fn ground(
-    config: &Config,
     settings: &Settings,
     store: Option<Arc<dyn Store>>,
     metrics: Option<&Arc<Metrics>>,
 ) -> Result<Ground, StartError> {
-    if settings.store.sync == SyncMode::Outcome
-        && config.rules().iter().any(|rules| rules.unknown != Some(onlyonce_http::rules::Unknown::Rerun))
-    {
-        let problem =
-            "`outcome` loses grants in a power cut, so that every route must say unknown = \"rerun\"";
-        return Err(ConfigError::field("store.sync", problem).into());
-    }
     let secret = store::secret(&settings.store)?;
     let opened = match store {
         Some(store) => Opened::alone(store, None).encrypted_as(&settings.store)?,
@@ -330,7 +323,7 @@ fn layer(
 pub async fn check(sources: &Sources) -> Result<usize, StartError> {
     let config = sources.read()?;
     let settings = config.settings()?;
-    check_principals(&config, &settings)?;
+    check_rules(&config, Fixed::of(&settings))?;
     if let Some(encryption) = &settings.store.encryption {
         store::read_keys(&encryption.key_file)?;
     }
@@ -339,15 +332,43 @@ pub async fn check(sources: &Sources) -> Result<usize, StartError> {
     Ok(config.merged.route.len())
 }
 
+/// What rules rest on and only a start changes, whatever a changed file says of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fixed {
+    /// How the store that is open syncs.
+    sync: SyncMode,
+    /// Whether clients are asked for a certificate.
+    has_certificates: bool,
+}
+
+impl Fixed {
+    fn of(settings: &Settings) -> Self {
+        let has_certificates = settings.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        Self { sync: settings.store.sync, has_certificates }
+    }
+}
+
+/// Whether the rules can be kept by what is around them: the same at the start and at every reload.
+pub(crate) fn check_rules(config: &Config, fixed: Fixed) -> Result<(), ConfigError> {
+    if fixed.sync == SyncMode::Outcome
+        && config.rules().iter().any(|rules| rules.unknown != Some(onlyonce_http::rules::Unknown::Rerun))
+    {
+        let problem =
+            "`outcome` loses grants in a power cut, so that every route must say unknown = \"rerun\"";
+        return Err(ConfigError::field("store.sync", problem));
+    }
+    check_principals(config, fixed.has_certificates)
+}
+
 /// A rule that would never find anybody is refused: every keyed request would share one scope, or none be served.
-pub(crate) fn check_principals(config: &Config, settings: &Settings) -> Result<(), ConfigError> {
-    let has_certificates = settings.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+fn check_principals(config: &Config, has_certificates: bool) -> Result<(), ConfigError> {
     for rules in config.rules() {
         let route = rules.path.as_deref().unwrap_or("defaults");
         match rules.principal {
             Some(PrincipalRule::Mtls) if !has_certificates => {
-                let problem =
-                    format!("`mtls` ({route}) needs tls.client_ca: nobody would show a certificate");
+                let problem = format!(
+                    "`mtls` ({route}) needs tls.client_ca from the start on: nobody would show a certificate"
+                );
                 return Err(ConfigError::field("principal", problem));
             }
             Some(PrincipalRule::Application) => {
@@ -434,3 +455,45 @@ macro_rules! from {
 }
 
 from!(ConfigError => Config, RulesError => Rules, TlsError => Tls, EngineError => Engine);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_refused_at_the_start_is_refused_by_a_reload_and_by_a_check() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("onlyonce.toml");
+        let written = |sync: &str, rules: &str| {
+            let text = format!(
+                "[proxy]\nlisten = \"127.0.0.1:0\"\nupstream = \"http://127.0.0.1:9\"\n\
+                 [store]\nurl = \"file:{}\"\nsync = \"{sync}\"\n\
+                 [defaults]\nprincipal = \"shared\"\n{rules}",
+                folder.path().join("data").display()
+            );
+            std::fs::write(&file, text).unwrap();
+        };
+        let sources = Sources { file: Some(file.clone()), ..Sources::default() };
+        let (rerun, hold) = ("unknown = \"rerun\"\n", "unknown = \"hold\"\n");
+        written("outcome", rerun);
+        assert!(check(&sources).await.is_ok());
+        let mut sidecar = Sidecar::start(sources.clone()).await.unwrap();
+        let promised = sidecar.promise();
+        // The store that is open loses grants in a power cut, whatever the file says of the next one.
+        for sync in ["outcome", "always"] {
+            written(sync, hold);
+            assert_eq!(check(&sources).await.is_ok(), sync == "always");
+            sidecar.reload.apply().await;
+            assert_eq!(sidecar.promise(), promised);
+        }
+        // Nobody will be asked for a certificate before the next start.
+        let open = "on_store_failure = \"open\"\n";
+        let tls = "[tls]\ncertificate = \"a.pem\"\nkey = \"a.key\"\nclient_ca = \"ca.pem\"\n";
+        written("always", &format!("{rerun}{open}[[route]]\npath = \"/a\"\nprincipal = \"mtls\"\n{tls}"));
+        sidecar.reload.apply().await;
+        assert_eq!(sidecar.promise(), promised);
+        written("always", &format!("{rerun}{open}{tls}"));
+        sidecar.reload.apply().await;
+        assert_ne!(sidecar.promise(), promised, "what can be kept is taken");
+    }
+}
