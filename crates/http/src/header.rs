@@ -108,7 +108,7 @@ pub fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Takes away what only this layer may say to the application.
-pub(crate) fn strip_request_marks(headers: &mut HeaderMap) {
+pub fn strip_request_marks(headers: &mut HeaderMap) {
     if has_ours(headers) {
         headers.remove(ONLYONCE_FENCE);
         headers.remove(ONLYONCE_ATTEMPT);
@@ -116,7 +116,7 @@ pub(crate) fn strip_request_marks(headers: &mut HeaderMap) {
 }
 
 /// Takes away what the application says to this layer only.
-pub(crate) fn strip_steering(headers: &mut HeaderMap) {
+pub fn strip_steering(headers: &mut HeaderMap) {
     if has_ours(headers) {
         headers.remove(ONLYONCE_OUTCOME);
         headers.remove(ONLYONCE_RETENTION);

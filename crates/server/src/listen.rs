@@ -127,11 +127,10 @@ impl<F: Answers> Door<F> {
             match accepted {
                 Accepted::Tcp(stream, peer) => {
                     // An IPv4 client of an IPv6 socket is an IPv4 client.
-                    serving.connection(stream, Some(peer.ip().to_canonical()), tls).await;
+                    serving.connection(stream, Some(peer.ip().to_canonical()), tls, place).await;
                 }
-                Accepted::Unix(stream) => serving.connection(stream, None, tls).await,
+                Accepted::Unix(stream) => serving.connection(stream, None, tls, place).await,
             }
-            drop(place);
         });
     }
 
@@ -151,19 +150,29 @@ impl<F: Answers> Door<F> {
 }
 
 impl<F: Answers> Serving<F> {
-    async fn connection<IO>(self, io: IO, peer: Option<std::net::IpAddr>, tls: Option<TlsAcceptor>)
-    where
+    async fn connection<IO>(
+        self,
+        io: IO,
+        peer: Option<std::net::IpAddr>,
+        tls: Option<TlsAcceptor>,
+        place: OwnedSemaphorePermit,
+    ) where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match tls {
-            None => self.serve(io, Connection::new(peer, false)).await,
+            None => self.serve(io, Connection::new(peer, false).with_place(place)).await,
             // Boxed: a connection in the clear would carry its room.
-            Some(tls) => Box::pin(self.encrypted(io, peer, tls)).await,
+            Some(tls) => Box::pin(self.encrypted(io, peer, tls, place)).await,
         }
     }
 
-    async fn encrypted<IO>(self, io: IO, peer: Option<std::net::IpAddr>, tls: TlsAcceptor)
-    where
+    async fn encrypted<IO>(
+        self,
+        io: IO,
+        peer: Option<std::net::IpAddr>,
+        tls: TlsAcceptor,
+        place: OwnedSemaphorePermit,
+    ) where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let handshake = tokio::time::timeout(self.settings.patience.first_byte, tls.accept(io));
@@ -176,7 +185,7 @@ impl<F: Answers> Serving<F> {
                 let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                 let connection =
                     Connection::new(peer, true).with_certificate(certificate.map(|shown| shown.to_vec()));
-                self.serve(stream, connection).await;
+                self.serve(stream, connection.with_place(place)).await;
             }
             Ok(Err(error)) => tracing::debug!(?peer, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(?peer, "TLS handshake took too long"),
@@ -192,7 +201,11 @@ impl<F: Answers> Serving<F> {
         let mut answers = self.front.serve(Arc::clone(&connection));
         if !self.serve_usual(&mut wire, &mut answers).await {
             // Boxed: who sends nothing unusual would carry its room.
-            Box::pin(self.serve_by_hyper(wire, answers, connection)).await;
+            Box::pin(self.serve_by_hyper(wire, answers, Arc::clone(&connection))).await;
+        }
+        // One that has switched to another protocol goes on, and has its place meanwhile.
+        if !connection.is_upgraded() {
+            connection.leave();
         }
     }
 

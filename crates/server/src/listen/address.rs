@@ -5,8 +5,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
 
 /// An address to listen on.
@@ -104,6 +106,7 @@ impl Listener {
                 let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
                 // The connections of a process that has just ended do not keep the next one from the address.
                 socket.set_reuseaddr(true)?;
+                ask_now_and_then(&socket)?;
                 socket.bind(*address)?;
                 Ok(Self::Tcp(socket.listen(WAITING_MAX)?))
             }
@@ -138,6 +141,17 @@ impl Listener {
     }
 }
 
+/// Has the kernel ask the silent clients of a listening socket whether they are still there. What has switched protocols may
+/// be silent for hours, and has a place meanwhile; a client that vanished without a word would have it for ever.
+fn ask_now_and_then(socket: &TcpSocket) -> io::Result<()> {
+    let asking = TcpKeepalive::new()
+        .with_time(Duration::from_mins(1))
+        .with_interval(Duration::from_secs(20))
+        .with_retries(3);
+    // Connections inherit it.
+    SockRef::from(socket).set_tcp_keepalive(&asking)
+}
+
 /// Removes a socket that a killed process left behind. One that answers is somebody's.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::FileTypeExt as _;
@@ -155,8 +169,6 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::timeout;
 
     use super::*;
@@ -169,6 +181,17 @@ mod tests {
         for bad in ["", "8080", ":8080", "localhost:8080", "127.0.0.1", "unix:", "http://127.0.0.1:80"] {
             assert!(bad.parse::<ListenAddress>().is_err(), "{bad}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_silent_client_is_asked_whether_it_is_still_there() {
+        let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let ListenAddress::Tcp(address) = listener.address().unwrap() else { unreachable!("TCP") };
+        let _client = TcpStream::connect(address).await.unwrap();
+        let Accepted::Tcp(stream, _) = listener.accept().await.unwrap() else { unreachable!("TCP") };
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_mins(1));
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::wire::Refusal;
@@ -26,6 +27,8 @@ pub(crate) struct Connection {
     requests: AtomicUsize,
     upgraded: AtomicBool,
     quiet_since: Mutex<Instant>,
+    /// One of the places under the cap, until it is left.
+    place: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl Connection {
@@ -38,7 +41,18 @@ impl Connection {
             requests: AtomicUsize::new(0),
             upgraded: AtomicBool::new(false),
             quiet_since: Mutex::new(clock::after(Duration::ZERO)),
+            place: Mutex::default(),
         }
+    }
+
+    /// The same connection, with a place under the cap.
+    pub(super) fn with_place(self, place: OwnedSemaphorePermit) -> Self {
+        Self { place: Mutex::new(Some(place)), ..self }
+    }
+
+    /// It has ended: the next one may come.
+    pub(crate) fn leave(&self) {
+        drop(self.place.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// The same connection, of a client that showed `certificate`.

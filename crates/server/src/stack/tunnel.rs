@@ -3,18 +3,27 @@
 //! The switch is asked for with GET, which is never protected. On any other method `Upgrade` is dropped like every
 //! field of a hop, and the request takes the usual way.
 
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use onlyonce_http::Body;
+use onlyonce_http::header::{strip_request_marks, strip_steering};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::body::{OnItsWay, Pace, Paced};
 use crate::listen::{Connection, InHand, Received};
 use crate::upstream::{Upstream, hop};
-use std::sync::Arc;
+
+/// How long one side may say nothing once the other has ended.
+const QUIET_MAX: Duration = Duration::from_mins(1);
 
 /// Connections that have switched.
 #[derive(Clone, Default)]
@@ -44,17 +53,19 @@ impl Tunnels {
         pace: Pace,
     ) -> Response<OnItsWay<Body>> {
         let client = hyper::upgrade::on(&mut request);
+        // No key, no grant: nobody speaks to the application in our name, and what it tells us is for us alone.
+        strip_request_marks(request.headers_mut());
         let request = request.map(|body| Body::new(Paced::new(body, pace)));
         let upstream = upstream.for_client(Arc::clone(&connection));
         let mut response = match upstream.send_upgrade(request, protocol).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => response,
-            Ok(response) => return plain(upstream.answer(response), in_hand),
+            Ok(response) => return plain(seen(upstream.answer(response)), in_hand),
             Err(response) => return plain(*response, in_hand),
         };
         let server = hyper::upgrade::on(&mut response);
         let agreed = response.headers().get(UPGRADE).cloned();
         let mut answer =
-            upstream.answer(response).map(|_| OnItsWay::new(Body::empty(), connection.request()));
+            seen(upstream.answer(response)).map(|_| OnItsWay::new(Body::empty(), connection.request()));
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
         if let Some(agreed) = agreed {
             answer.headers_mut().insert(UPGRADE, agreed);
@@ -68,6 +79,7 @@ impl Tunnels {
                 () = cutting.cancelled() => {}
             }
             drop(in_hand);
+            connection.leave();
         });
         answer
     }
@@ -83,8 +95,7 @@ impl Tunnels {
 async fn join(client: OnUpgrade, server: OnUpgrade) {
     match tokio::try_join!(client, server) {
         Ok((client, server)) => {
-            let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
-            if let Err(error) = tokio::io::copy_bidirectional(&mut client, &mut server).await {
+            if let Err(error) = carry(TokioIo::new(client), TokioIo::new(server)).await {
                 tracing::debug!(%error, "a switched connection ended");
             }
         }
@@ -92,6 +103,101 @@ async fn join(client: OnUpgrade, server: OnUpgrade) {
     }
 }
 
+/// Carries everything both ways, until both sides have ended, or one has and the other says nothing more.
+async fn carry(
+    client: impl AsyncRead + AsyncWrite + Send,
+    server: impl AsyncRead + AsyncWrite + Send,
+) -> std::io::Result<()> {
+    let (from_client, to_client) = tokio::io::split(client);
+    let (from_server, to_server) = tokio::io::split(server);
+    let moved = AtomicU64::new(0);
+    let mut there = pin!(one_way(from_client, to_server, &moved));
+    let mut back = pin!(one_way(from_server, to_client, &moved));
+    let mut rest: Pin<&mut (dyn Future<Output = _> + Send)> = tokio::select! {
+        ended = there.as_mut() => ended.map(|()| back)?,
+        ended = back.as_mut() => ended.map(|()| there)?,
+    };
+    // Nobody reads from the side that has ended, so it does not show that it is gone, and it has a place.
+    loop {
+        let before = moved.load(Ordering::Relaxed);
+        match tokio::time::timeout(QUIET_MAX, rest.as_mut()).await {
+            Ok(ended) => return ended,
+            Err(_) if moved.load(Ordering::Relaxed) == before => return Ok(()),
+            Err(_) => {}
+        }
+    }
+}
+
+async fn one_way(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    moved: &AtomicU64,
+) -> std::io::Result<()> {
+    let mut room = vec![0; 8 * 1024];
+    loop {
+        let length = from.read(&mut room).await?;
+        if length == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&room[..length]).await?;
+        to.flush().await?;
+        moved.fetch_add(length as u64, Ordering::Relaxed);
+    }
+}
+
+/// What the client may see of an answer.
+fn seen(mut response: Response<Body>) -> Response<Body> {
+    strip_steering(response.headers_mut());
+    response
+}
+
 fn plain(response: Response<Body>, in_hand: InHand) -> Response<OnItsWay<Body>> {
     response.map(|body| OnItsWay::new(body, in_hand))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+
+    use super::*;
+    use crate::clock;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_side_that_has_ended_is_not_waited_for_when_the_other_is_silent() {
+        let (mut client, client_side) = duplex(64);
+        let (mut server, server_side) = duplex(64);
+        let begun = clock::after(Duration::ZERO);
+        let carried = tokio::spawn(carry(client_side, server_side));
+        // Silence is no reason while both are there.
+        tokio::time::sleep(10 * QUIET_MAX).await; // tidy: sleep because time is paused and this moves it
+        client.write_all(b"last words").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut said = Vec::new();
+        server.read_to_end(&mut said).await.unwrap();
+        assert_eq!(said, b"last words");
+        for _ in 0..3 {
+            tokio::time::sleep(QUIET_MAX * 2 / 3).await; // tidy: sleep because time is paused and this moves it
+            server.write_all(b"and").await.unwrap();
+            let mut heard = [0; 3];
+            client.read_exact(&mut heard).await.unwrap();
+        }
+        assert!(!carried.is_finished(), "the other still speaks");
+        carried.await.unwrap().unwrap();
+        assert!(begun.elapsed() < 15 * QUIET_MAX);
+    }
+
+    #[tokio::test]
+    async fn both_ends_are_told_when_the_other_has_ended() {
+        let (mut client, client_side) = duplex(64);
+        let (mut server, server_side) = duplex(64);
+        let carried = tokio::spawn(carry(client_side, server_side));
+        server.write_all(b"bye").await.unwrap();
+        server.shutdown().await.unwrap();
+        let mut heard = Vec::new();
+        client.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, b"bye");
+        client.shutdown().await.unwrap();
+        assert_eq!(server.read(&mut [0; 1]).await.unwrap(), 0);
+        carried.await.unwrap().unwrap();
+    }
 }

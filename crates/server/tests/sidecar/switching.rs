@@ -38,6 +38,47 @@ async fn a_switch_outlives_idle_time_and_ends_with_the_sidecar() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_switched_connection_has_its_place_until_it_ends() {
+    let stage = Stage::with(|flags| flags.proxy.connections_max = Some(1)).await;
+    let mut wire = stage.connect().await;
+    wire.write(SWITCH).await;
+    assert_eq!(wire.answer().await.unwrap().status, 101);
+    let mut next = stage.connect().await;
+    next.write("GET /next HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    for _ in 0..100 {
+        wire.write("still here").await;
+        assert_eq!(wire.bytes(10).await, b"still here");
+    }
+    assert!(stage.application.seen.lock().unwrap().is_empty(), "served beyond the cap");
+    drop(wire);
+    assert_eq!(next.answer().await.unwrap().status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_wants_to_switch_does_not_speak_in_our_name() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (told, hears) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        let mut wire = crate::client::Wire::over(listener.accept().await.unwrap().0);
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.extend(wire.bytes(1).await);
+        }
+        wire.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nOnlyonce-Outcome: committed\r\n\r\nno").await;
+        told.send(String::from_utf8(head).unwrap().to_lowercase()).unwrap();
+        wire.rest().await;
+    });
+    let stage = Stage::with(|flags| flags.proxy.upstream = Some(url)).await;
+    let forged = "\r\nOnlyonce-Fence: 999\r\nOnlyonce-Attempt: 1\r\nUpgrade: ";
+    let answer = stage.send(SWITCH.replace("\r\nUpgrade: ", forged)).await;
+    assert_eq!((answer.status, answer.header("onlyonce-outcome")), (200, None), "{answer:?}");
+    let head = hears.await.unwrap();
+    assert!(head.contains("upgrade: websocket") && !head.contains("onlyonce-fence"), "{head}");
+    assert!(!head.contains("onlyonce-attempt"), "{head}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_can_carry_a_key_does_not_switch() {
     let stage = Stage::new().await;
     let answer = stage
