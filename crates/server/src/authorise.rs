@@ -4,6 +4,7 @@
 //! it; everything else is "cannot tell", and whoever cannot tell must not hand out what is stored.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -13,12 +14,18 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper_util::client::legacy::Client;
 use onlyonce_http::{Body, ReplayCheck};
 
-use crate::config::{Settings, UpstreamHttp, UpstreamUrl};
+use crate::body::Entire;
+use crate::config::{ForwardedMode, Settings, UpstreamHttp, UpstreamUrl};
+use crate::listen::Connection;
 use crate::tls::Trust;
-use crate::upstream::{Connector, client, hop, refuse};
+use crate::upstream::{Connector, client, forward, hop, name_host, refuse};
 
 const ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method");
 const ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
+/// What some services of this kind read in place of these two, and of the client's address: theirs comes from a gateway, and
+/// there is none.
+const OTHERS_OF_GATEWAYS: [&str; 5] =
+    ["x-forwarded-method", "x-forwarded-port", "x-forwarded-uri", "x-original-url", "x-real-ip"];
 
 /// The most of a refusal's body that is passed on.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
@@ -30,6 +37,7 @@ pub(crate) struct AuthUrl {
     uri: Uri,
     host: HeaderValue,
     within: Duration,
+    forwarded: ForwardedMode,
 }
 
 impl AuthUrl {
@@ -44,6 +52,7 @@ impl AuthUrl {
             uri: uri.build().map_err(|error| error.to_string())?,
             host: HeaderValue::try_from(url.authority.as_str()).map_err(|error| error.to_string())?,
             within: upstream.within,
+            forwarded: settings.forwarded,
         })
     }
 
@@ -55,6 +64,16 @@ impl AuthUrl {
         hop::strip_request(headers);
         headers.remove(CONTENT_LENGTH);
         headers.remove(CONTENT_TYPE);
+        // As the upstream is told: nobody names an address of its own to whoever decides by it.
+        name_host(headers, &head.uri);
+        if self.forwarded == ForwardedMode::Replace {
+            for name in OTHERS_OF_GATEWAYS {
+                headers.remove(name);
+            }
+        }
+        if let Some(client) = head.extensions.get::<Arc<Connection>>() {
+            forward(headers, self.forwarded, client);
+        }
         headers.insert(HOST, self.host.clone());
         if let Ok(method) = HeaderValue::try_from(head.method.as_str()) {
             headers.insert(ORIGINAL_METHOD, method);
@@ -80,6 +99,7 @@ impl AuthUrl {
             if !parts.status.is_client_error() {
                 return Err(format!("it answered {}", parts.status));
             }
+            let body = Entire::of(body, parts.version);
             let body =
                 Limited::new(body, REFUSAL_BYTES_MAX).collect().await.map_err(|error| error.to_string())?;
             let mut refusal = Response::new(Body::from(body.to_bytes()));

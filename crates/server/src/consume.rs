@@ -24,6 +24,7 @@ use onlyonce_sources::Options;
 use serde_json::json;
 
 use crate::admin::{self, AdminDoor, Showing};
+use crate::body::Entire;
 use crate::census::{Also, Census};
 use crate::config::{CONNECT_WITHIN, ConfigError, ConsumeSettings, Sources, UpstreamHttp, UpstreamUrl};
 use crate::listen::ListenAddress;
@@ -232,6 +233,7 @@ impl Post {
                 }
             };
             let (head, body) = response.into_parts();
+            let body = Entire::of(body, head.version);
             if let Some(span) = span {
                 span.answered(head.status);
             }
@@ -312,3 +314,7 @@ impl From<ConsumerError> for BridgeError {
         Self::Consumer(error)
     }
 }
+
+#[cfg(test)]
+#[path = "consume/exchange_tests.rs"]
+mod exchange_tests;

@@ -24,6 +24,7 @@ mod stack;
 mod upstream;
 mod http1;
 mod body;
+mod joined;
 mod tls;
 mod store;
 mod authorise;

@@ -41,6 +41,8 @@ struct Shared {
     upstream: Upstream,
     tunnels: Tunnels,
     pace: Pace,
+    /// Whether `auth_url` is to be told who the client is.
+    tells_who: bool,
     /// Spans, and the names of routes for them.
     traces: Option<(Arc<Traces>, Handle)>,
 }
@@ -57,6 +59,7 @@ impl Front {
             upstream,
             tunnels: Tunnels::default(),
             pace: Pace { pause_max: settings.body_pause_max, within: Some(settings.body_within) },
+            tells_who: settings.auth_url.is_some(),
             traces: traces.map(|traces| (traces, layer.handle())),
         }))
     }
@@ -94,6 +97,9 @@ impl Shared {
         });
         if let Some(identity) = peer::identity(&connection) {
             request.extensions_mut().insert(identity);
+        }
+        if self.tells_who {
+            request.extensions_mut().insert(connection);
         }
         let answering = once.call(request);
         Box::pin(async move {

@@ -29,7 +29,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use onlyonce_core::BoxError;
 use onlyonce_http::{Body, Dispatch};
 
-use crate::body::{Pace, Paced};
+use crate::body::{Entire, Pace, Paced};
 use crate::config::{ForwardedMode, Settings, UpstreamHost, UpstreamHttp, UpstreamSettings, UpstreamUrl};
 use crate::listen::Connection;
 use crate::tls::{self, Offer, Trust};
@@ -39,7 +39,7 @@ use self::pool::{Answer, Failure, Pool};
 
 pub(crate) use connect::Connector;
 pub(crate) use refuse::refuse;
-pub(crate) use via::Pseudonym;
+pub(crate) use via::{Pseudonym, forward, name_host};
 
 /// A request as the upstream is to see it, and its span where it is traced. Boxed, because futures that carry it are moved.
 type Prepared = (Box<Request<Body>>, Option<Box<Sent>>);
@@ -121,9 +121,14 @@ impl Upstream {
         }
     }
 
+    /// Whether something stands before every path.
+    pub(crate) fn has_prefix(&self) -> bool {
+        !self.shared.url.prefix.is_empty()
+    }
+
     /// What a client may see of an answer.
     pub(crate) fn answer(&self, response: Response<Incoming>) -> Response<Body> {
-        of_our_hop(response.map(|body| self.shared.paced(body)))
+        of_our_hop(self.shared.coming(response))
     }
 }
 
@@ -160,7 +165,7 @@ impl Shared {
     ) -> Pin<Box<dyn Future<Output = Response<Body>> + Send + '_>> {
         Box::pin(async move {
             match tokio::time::timeout(self.within, self.client.request(*request)).await {
-                Ok(Ok(response)) => of_our_hop(response.map(|body| self.paced(body))),
+                Ok(Ok(response)) => of_our_hop(self.coming(response)),
                 Ok(Err(error)) if is_broken_off(&error) => broken_off(),
                 Ok(Err(error)) => no_answer(sent_nothing(&error), &error),
                 Err(_) => timed_out(),
@@ -192,15 +197,9 @@ impl Shared {
         if let Some(sent) = &sent {
             sent.tell(&mut parts.headers);
         }
-        // HTTP/2 has no Host; the authority stands for it.
-        if !parts.headers.contains_key(HOST)
-            && let Some(authority) = parts.uri.authority()
-            && let Ok(host) = HeaderValue::try_from(authority.as_str())
-        {
-            parts.headers.insert(HOST, host);
-        }
+        name_host(&mut parts.headers, &parts.uri);
         if let Some(client) = client {
-            via::forward(&mut parts.headers, self.forwarded, client);
+            forward(&mut parts.headers, self.forwarded, client);
         }
         self.pseudonym.sign(&mut parts.headers, version);
         if !self.keeps_host || !parts.headers.contains_key(HOST) {
@@ -229,6 +228,12 @@ impl Shared {
         parts.authority = Some(self.url.authority.clone());
         parts.path_and_query = Some(path);
         Ok(Uri::from_parts(parts)?)
+    }
+
+    /// An answer that hyper reads.
+    fn coming(&self, response: Response<Incoming>) -> Response<Body> {
+        let version = response.version();
+        response.map(|body| self.paced(Entire::of(body, version)))
     }
 
     fn paced<B>(&self, body: B) -> Body

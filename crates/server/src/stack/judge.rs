@@ -15,10 +15,22 @@ pub(super) fn judge(request: &Request<Received>, upstream: &Upstream) -> Option<
     if request.method() == Method::CONNECT {
         return Some(refuse(StatusCode::METHOD_NOT_ALLOWED, "a sidecar is no tunnel: CONNECT is not served"));
     }
-    if let (Some(authority), Some(host)) = (request.uri().authority(), headers.get(HOST))
-        && !authority.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes())
+    // Only CONNECT names nothing but a host, and only OPTIONS the whole server (RFC 9112 §3.2), which a prefix is not.
+    match request.uri().path() {
+        "" => return Some(refuse(StatusCode::BAD_REQUEST, "the target has no path")),
+        "*" if request.method() != Method::OPTIONS || upstream.has_prefix() => {
+            return Some(refuse(StatusCode::BAD_REQUEST, "the target is no path"));
+        }
+        _ => {}
+    }
+    let (mut hosts, authority) = (headers.get_all(HOST).iter(), request.uri().authority());
+    if let Some(host) = hosts.next()
+        && (hosts.next().is_some()
+            || authority.is_some_and(|authority| {
+                !authority.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes())
+            }))
     {
-        return Some(refuse(StatusCode::BAD_REQUEST, "the target and Host name two different hosts"));
+        return Some(refuse(StatusCode::BAD_REQUEST, "the request names two hosts"));
     }
     // One look at each name: most heads have neither, and a search for each costs more.
     if !headers.keys().any(|name| *name == VIA || *name == EARLY_DATA) {
@@ -30,8 +42,9 @@ pub(super) fn judge(request: &Request<Received>, upstream: &Upstream) -> Option<
             "this sidecar has seen the request before: check `upstream`",
         ));
     }
-    // Early data can be sent again by anyone who sees it (RFC 8470 §5.2); the client repeats it after the handshake.
-    if headers.get(EARLY_DATA).is_some_and(|value| value == "1") && !request.method().is_safe() {
+    // Early data can be sent again by anyone who sees it (RFC 8470 §5.2); the client repeats it after the handshake. A value that
+    // is none, or several, say the same (§5.1).
+    if headers.contains_key(EARLY_DATA) && !request.method().is_safe() {
         return Some(refuse(StatusCode::TOO_EARLY, "sent as early data: send it again after the handshake"));
     }
     None

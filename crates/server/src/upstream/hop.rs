@@ -1,7 +1,12 @@
 //! Header fields that belong to one hop and go no further (RFC 9110 §7.6.1).
 
 use http::HeaderMap;
-use http::header::{CONNECTION, EXPECT, HeaderName, TE, TRAILER, UPGRADE};
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
+    COOKIE, EXPECT, FORWARDED, HOST, HeaderName, MAX_FORWARDS, SET_COOKIE, TE, TRAILER, UPGRADE, VIA,
+};
+
+use super::via::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
 
 /// Fields of a hop whether or not `Connection` names them.
 const HOP_BY_HOP: [&str; 8] = [
@@ -47,9 +52,38 @@ fn is_of_the_hop(name: &HeaderName) -> bool {
     *name == TE || HOP_BY_HOP.contains(&name.as_str())
 }
 
-/// Whether a field is of the hop, or one that only we may write.
-pub(super) fn is_reserved(name: &HeaderName) -> bool {
-    is_of_the_hop(name) || name.as_str().starts_with(OURS)
+/// What is no trailer, whoever announces it (RFC 9110 §6.5.1): an application that takes trailers for fields of the head
+/// would take these from a client after all that looks at the head has looked.
+const NEVER_TRAILERS: [HeaderName; 16] = [
+    AUTHORIZATION,
+    CACHE_CONTROL,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_RANGE,
+    CONTENT_TYPE,
+    COOKIE,
+    FORWARDED,
+    HOST,
+    MAX_FORWARDS,
+    SET_COOKIE,
+    TRAILER,
+    VIA,
+    X_FORWARDED_FOR,
+    X_FORWARDED_HOST,
+    X_FORWARDED_PROTO,
+];
+
+/// Whether a client may send it as a trailer: neither a field of the hop, nor one that only we may write.
+pub(crate) fn may_be_trailer(name: &HeaderName) -> bool {
+    !NEVER_TRAILERS.contains(name) && !is_of_the_hop(name) && !name.as_str().starts_with(OURS)
+}
+
+/// Takes away what is no trailer.
+pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
+    let never: Vec<_> = trailers.keys().filter(|name| !may_be_trailer(name)).cloned().collect();
+    for name in never {
+        trailers.remove(name);
+    }
 }
 
 fn strip(headers: &mut HeaderMap) {

@@ -291,28 +291,10 @@ fn framing(fields: &HeaderMap, body: &Body) -> Option<Framing> {
     })
 }
 
-/// What is no trailer, whoever announces it (RFC 9110 §6.5.1): an application that takes trailers for fields of the head
-/// would take these from a client after all that looks at the head has looked.
-const NEVER_TRAILERS: [HeaderName; 13] = [
-    http::header::AUTHORIZATION,
-    http::header::CACHE_CONTROL,
-    http::header::CONTENT_ENCODING,
-    CONTENT_LENGTH,
-    http::header::CONTENT_RANGE,
-    http::header::CONTENT_TYPE,
-    http::header::COOKIE,
-    http::header::FORWARDED,
-    http::header::HOST,
-    http::header::MAX_FORWARDS,
-    http::header::SET_COOKIE,
-    TRAILER,
-    http::header::VIA,
-];
-
 /// The trailers that a head announces.
 fn named(fields: &HeaderMap) -> Vec<HeaderName> {
     let names = listed(fields, &TRAILER).filter_map(|name| HeaderName::from_bytes(name).ok());
-    names.filter(|name| !NEVER_TRAILERS.contains(name) && !hop::is_reserved(name)).collect()
+    names.filter(hop::may_be_trailer).collect()
 }
 
 /// How the end of an answer's body is known (RFC 9112 §6.3).

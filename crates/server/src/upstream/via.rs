@@ -3,16 +3,17 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use http::header::{Entry, FORWARDED, HOST, HeaderName, VIA};
-use http::{HeaderMap, HeaderValue, Version};
+use http::header::{FORWARDED, HOST, HeaderName, VIA};
+use http::{HeaderMap, HeaderValue, Uri, Version};
 use onlyonce_core::BoxError;
 
 use crate::config::ForwardedMode;
+use crate::joined::append;
 use crate::listen::Connection;
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(super) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+pub(super) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// The name of this process in `Via`: chosen at start, so that two sidecars in a row are no loop and one twice is.
 #[derive(Debug, Clone)]
@@ -53,6 +54,16 @@ impl Pseudonym {
             _ => &self.http_11,
         };
         append(headers, VIA, signed.clone());
+    }
+}
+
+/// HTTP/2 has no Host; the authority stands for it.
+pub(crate) fn name_host(headers: &mut HeaderMap, uri: &Uri) {
+    if !headers.contains_key(HOST)
+        && let Some(authority) = uri.authority()
+        && let Ok(host) = HeaderValue::try_from(authority.as_str())
+    {
+        headers.insert(HOST, host);
     }
 }
 
@@ -101,27 +112,6 @@ fn node(peer: Option<IpAddr>) -> String {
         Some(IpAddr::V4(address)) => address.to_string(),
         Some(IpAddr::V6(address)) => format!("\"[{address}]\""),
         None => "unknown".to_owned(),
-    }
-}
-
-/// Adds an element to a list field, in one line.
-fn append(headers: &mut HeaderMap, name: HeaderName, element: HeaderValue) {
-    let mut sent = match headers.entry(name) {
-        Entry::Vacant(place) => {
-            place.insert(element);
-            return;
-        }
-        Entry::Occupied(sent) => sent,
-    };
-    let mut list = Vec::new();
-    for value in sent.iter() {
-        list.extend_from_slice(value.as_bytes());
-        list.extend_from_slice(b", ");
-    }
-    list.extend_from_slice(element.as_bytes());
-    // Made of values that were valid.
-    if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(list)) {
-        sent.insert(value);
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) struct Seen {
     pub(crate) target: String,
     pub(crate) version: http::Version,
     pub(crate) headers: HeaderMap,
+    pub(crate) trailers: HeaderMap,
 }
 
 #[derive(Debug)]
@@ -108,6 +109,7 @@ impl Application {
         }
         let (head, body) = request.into_parts();
         let Ok(body) = body.collect().await else { return Response::default() };
+        let trailers = body.trailers().cloned().unwrap_or_default();
         let body = body.to_bytes();
         let path = head.uri.path().to_owned();
         self.seen.lock().unwrap().push(Seen {
@@ -115,6 +117,7 @@ impl Application {
             target: head.uri.path_and_query().unwrap().to_string(),
             version: head.version,
             headers: head.headers,
+            trailers,
         });
         if path == "/slow" {
             self.arrived.send_modify(|arrived| *arrived += 1);

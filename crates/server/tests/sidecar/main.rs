@@ -16,6 +16,7 @@ mod passing;
 mod patience;
 mod recovery;
 mod socket;
+mod streams;
 mod suite;
 mod switching;
 mod unknown;

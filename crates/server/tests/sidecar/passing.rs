@@ -84,6 +84,13 @@ async fn a_prefix_of_the_upstream_stands_before_every_path() {
     .await;
     assert_eq!(stage.send("GET /a?b HTTP/1.1\r\nHost: a\r\n\r\n").await.status, 200);
     assert_eq!(stage.application.last().target, "/base/a?b");
+    // Without a path there is nothing that the prefix could stand before, and the whole server is not behind it.
+    for no_path in ["GET a", "GET *", "OPTIONS *"] {
+        let answer = stage.send(format!("{no_path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+        assert_eq!(answer.status, 400, "{no_path}");
+    }
+    assert_eq!(stage.send("GET http://a HTTP/1.1\r\nHost: a\r\n\r\n").await.status, 200);
+    assert_eq!(stage.application.last().target, "/base/");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,7 +114,11 @@ async fn a_request_that_comes_back_is_refused_as_a_loop() {
 async fn early_data_and_two_hosts_are_refused() {
     let stage = Stage::new().await;
     let early = post("/pay", "k1", "1").replace("\r\n\r\n", "\r\nEarly-Data: 1\r\n\r\n");
-    assert_eq!(stage.send(early).await.status, 425);
+    assert_eq!(stage.send(&early).await.status, 425);
+    // What is no value, or two, says the same.
+    assert_eq!(stage.send(early.replace("Early-Data: 1", "Early-Data: 0")).await.status, 425);
+    let twice = early.replace("Early-Data: 1", "Early-Data: 0\r\nEarly-Data: 1");
+    assert_eq!(stage.send(twice).await.status, 425);
     assert_eq!(stage.send("GET / HTTP/1.1\r\nHost: a\r\nEarly-Data: 1\r\n\r\n").await.status, 200);
     assert_eq!(stage.send("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n").await.status, 400);
     assert_eq!(stage.send("GET http://a/x HTTP/1.1\r\nHost: a\r\n\r\n").await.status, 200);
@@ -120,7 +131,8 @@ async fn auth_url_is_asked_before_every_replay_and_never_for_the_first() {
     let guard = crate::application::Application::start().await;
     let url = format!("http://{}/slow", guard.address);
     let stage = Stage::with(|flags| flags.proxy.auth_url = Some(url)).await;
-    let request = post("/pay", "k1", "1").replace("\r\n\r\n", "\r\nAuthorization: Bearer t\r\n\r\n");
+    let more = "\r\nAuthorization: Bearer t\r\nX-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\n\r\n";
+    let request = post("/pay", "k1", "1").replace("\r\n\r\n", more);
     assert_eq!(stage.send(&request).await.status, 200);
     assert_eq!(guard.seen.lock().unwrap().len(), 0, "the application authorises the first itself");
     let (answer, ()) = tokio::join!(stage.send(&request), async {
@@ -134,6 +146,12 @@ async fn auth_url_is_asked_before_every_replay_and_never_for_the_first() {
         (&asked.headers["authorization"], &asked.headers["x-original-uri"]),
         (&"Bearer t".parse().unwrap(), &"/pay".parse().unwrap())
     );
+    // Nobody names an address of its own.
+    assert_eq!(
+        (&asked.headers["x-forwarded-for"], &asked.headers["x-forwarded-host"]),
+        (&"127.0.0.1".parse().unwrap(), &"shop.test".parse().unwrap())
+    );
+    assert!(!asked.headers.contains_key("forwarded"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -154,7 +154,7 @@ impl Application {
         let body = match turn.body {
             Given::Effect => AppBody::whole(format!("{{\"effect\":{effect}}}").into()),
             Given::Bytes(bytes) => AppBody::whole(bytes),
-            Given::CutOff(bytes) => AppBody { next: Some(bytes), then: Then::Break },
+            Given::CutOff(bytes) => AppBody { next: Some(bytes), then: Then::Break { at_once: false } },
             Given::Endless(bytes) => AppBody { next: Some(bytes.clone()), then: Then::Repeat(bytes) },
             Given::Hanging(bytes) => AppBody { next: Some(bytes), then: Then::Hang },
             Given::Vanish => panic!("told to vanish"),
@@ -196,7 +196,10 @@ pub struct AppBody {
 
 enum Then {
     End,
-    Break,
+    /// What was said before has left when it breaks off.
+    Break {
+        at_once: bool,
+    },
     Repeat(Bytes),
     Hang,
 }
@@ -220,7 +223,12 @@ impl Body for AppBody {
         }
         match &self.then {
             Then::End => Poll::Ready(None),
-            Then::Break => Poll::Ready(Some(Err("told to break off".into()))),
+            Then::Break { at_once: true } => Poll::Ready(Some(Err("told to break off".into()))),
+            Then::Break { at_once: false } => {
+                self.then = Then::Break { at_once: true };
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
             Then::Repeat(bytes) => {
                 // Others get a turn between two pieces of an endless body.
                 let bytes = bytes.clone();
