@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use bytes::Bytes;
 use http::request::Parts;
+use http::{HeaderMap, Request};
 use onlyonce_core::{Key, Principal, RecoveryHook, Request as Call};
 use uuid::Uuid;
 
@@ -62,22 +63,13 @@ pub(super) async fn prepare(
         (principal, _) => principal,
     };
     let mut held = shared.room.place();
-    let (bytes, trailers) = match read_body(body, route.request_bytes_max, &mut held).await {
-        Read::Whole { bytes, trailers } => (bytes, trailers),
-        Read::Unbounded { front, rest } => {
-            let body = Body::prefixed(front, rest);
-            return Prepared::refuse(too_large(route), Some(Request::from_parts(*head, body)));
-        }
-        Read::NoRoom { front, rest } => {
+    let (bytes, trailers) = match whole(route, read_body(body, route.request_bytes_max, &mut held).await) {
+        Ok(whole) => whole,
+        Err(refused) => {
+            let (problem, left) = *refused;
             // ORDER: there is room again before the answer goes out.
             drop(held);
-            let body = Body::prefixed(front, rest);
-            return Prepared::refuse(no_room(), Some(Request::from_parts(*head, body)));
-        }
-        Read::Broken(error) => {
-            tracing::debug!(%error, "a request body broke off");
-            let detail = "It ended before its end, or was malformed. Nothing was started.";
-            return Prepared::refuse(Problem::new(ProblemKind::BodyUnreadable, detail), None);
+            return Prepared::refuse(problem, left.map(|body| Request::from_parts(*head, body)));
         }
     };
     let rebuild = |head: Box<Parts>| Request::from_parts(*head, Body::whole(bytes.clone(), trailers.clone()));
@@ -123,6 +115,24 @@ async fn read_body(body: Body, bytes_max: u64, held: &mut Held) -> Read {
         // Boxed: what is here at once would carry its room.
         Err(body) => Box::pin(read(body, bytes_max, held)).await,
     }
+}
+
+/// Why a body is refused, and what is left of it.
+type Unread = Box<(Problem, Option<Body>)>;
+
+/// All of a body.
+fn whole(route: &Route, read: Read) -> Result<(Bytes, Option<HeaderMap>), Unread> {
+    let refused = match read {
+        Read::Whole { bytes, trailers } => return Ok((bytes, trailers)),
+        Read::Unbounded { front, rest } => (too_large(route), Some(Body::prefixed(front, rest))),
+        Read::NoRoom { front, rest } => (no_room(), Some(Body::prefixed(front, rest))),
+        Read::Broken(error) => {
+            tracing::debug!(%error, "a request body broke off");
+            let detail = "It ended before its end, or was malformed. Nothing was started.";
+            (Problem::new(ProblemKind::BodyUnreadable, detail), None)
+        }
+    };
+    Err(Box::new(refused))
 }
 
 /// The refusals that need nothing but the headers.

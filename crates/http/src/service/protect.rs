@@ -12,7 +12,6 @@ use onlyonce_core::{
     BoxError, EngineError, EngineErrorKind, Execution, Ran, RecordId, RecoveryHook, Reply, Request as Call,
     StoreErrorKind,
 };
-use tokio::sync::oneshot;
 use tower_service::Service;
 
 use super::AskedKey;
@@ -119,12 +118,7 @@ where
     let engine = &replier.route.engine;
     let (performed, answer) = if replier.route.shadow {
         // Boxed: where rules are enforced, every request would carry its room.
-        Box::pin(async {
-            let (tell, answered) = oneshot::channel();
-            let performed = engine.perform(call, |execution| shadow::apart(work(execution), tell)).await;
-            (performed, answered.await.ok())
-        })
-        .await
+        Box::pin(shadow::perform(engine, call, work)).await
     } else {
         (engine.perform(call, work).await, None)
     };
@@ -144,12 +138,28 @@ where
         Ok(Reply::Conflict(conflict)) => Refused::Problem(conflict_problem(id, conflict)),
         Err(error) => Refused::Store(error),
     };
-    if let Some(answer) = answer {
-        return Ok(replier.shadowed(id, would.would(), *answer));
+    match answer {
+        Some(answer) => Ok(replier.shadowed(id, would.would(), *answer)),
+        None => not_run(&replier, id, would, &asked, spare).await,
     }
-    let passing = match (spare, taken(&asked)) {
+}
+
+/// What becomes of a call whose work was not run for it.
+async fn not_run<S, R>(
+    replier: &Replier,
+    id: RecordId,
+    would: Refused,
+    asked: &Asked,
+    spare: Option<S>,
+) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request<Body>, Response = Response<R>>,
+    R: HttpBody<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    let passing = match (spare, taken(asked)) {
         (Some(spare), Some(request)) if would.may_pass(&replier.route) => {
-            Some(Box::pin(run_unprotected(&replier, spare, id, would.would(), request)))
+            Some(Box::pin(run_unprotected(replier, spare, id, would.would(), request)))
         }
         _ => None,
     };

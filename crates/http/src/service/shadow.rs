@@ -1,8 +1,9 @@
 //! Shadow mode enforces nothing: the caller gets what the application answers, whatever becomes of the grant.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
-use onlyonce_core::Ending;
+use onlyonce_core::{Ending, Engine, EngineError, Execution, Reply, Request as Call};
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
@@ -10,11 +11,26 @@ use super::ending::{Ended, Made, without_answer};
 use crate::dispatch::Dispatch;
 
 /// Whom to give the application's answer to.
-pub(super) type Tell = oneshot::Sender<Box<Made>>;
+type Tell = oneshot::Sender<Box<Made>>;
+
+/// Performs `work`: what the engine says of it, and the application's answer, if it was asked.
+pub(super) async fn perform<W, F>(
+    engine: &Engine,
+    call: Arc<Call>,
+    work: W,
+) -> (Result<Reply<Box<Made>>, EngineError>, Option<Box<Made>>)
+where
+    W: FnOnce(Execution) -> F + Send + 'static,
+    F: Future<Output = Ended> + Send + 'static,
+{
+    let (tell, answered) = oneshot::channel();
+    let performed = engine.perform(call, |execution| apart(work(execution), tell)).await;
+    (performed, answered.await.ok())
+}
 
 /// Does `work` on a task of its own, where the end of a lease, of the maximum run time or of the grant does not reach it while
 /// its caller waits, and gives the answer to the caller past the engine.
-pub(super) async fn apart(work: impl Future<Output = Ended> + Send + 'static, tell: Tell) -> Ended {
+async fn apart(work: impl Future<Output = Ended> + Send + 'static, tell: Tell) -> Ended {
     // Lives as long as the grant does: this future ends with it.
     let (_grant, ends) = oneshot::channel();
     let working = tokio::spawn(while_wanted(work, tell, ends).in_current_span());

@@ -13,7 +13,7 @@ use crate::client::Wire;
 use crate::stage::{Stage, post};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const DATA: u8 = 0;
+const CONTENT: u8 = 0;
 const HEADERS: u8 = 1;
 const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -74,7 +74,7 @@ async fn half_a_body_is_no_request_however_its_stream_ends() {
         let key = key.map(|key| ("idempotency-key", key));
         let frames = [
             frame(HEADERS, END_HEADERS, 1, &request("POST", "/pay", key.as_slice())),
-            frame(DATA, NOTHING, 1, b"half"),
+            frame(CONTENT, NOTHING, 1, b"half"),
             reset(1),
             // Answered after the other was heard out.
             frame(HEADERS, END_HEADERS | END_STREAM, 3, &request("GET", "/after", &[])),
@@ -107,7 +107,7 @@ async fn answering(upon: Upon, frames: &'static [fn(u32) -> Vec<u8>]) -> String 
                     let (kind, flags, stream, _) = next_frame(&mut wire).await;
                     let is_due = match upon {
                         Upon::Head => kind == HEADERS,
-                        Upon::End => matches!(kind, HEADERS | DATA) && flags & END_STREAM != 0,
+                        Upon::End => matches!(kind, HEADERS | CONTENT) && flags & END_STREAM != 0,
                     };
                     if is_due {
                         let answer: Vec<u8> = frames.iter().flat_map(|frame| frame(stream)).collect();
@@ -125,11 +125,11 @@ fn created(stream: u32) -> Vec<u8> {
 }
 
 fn half(stream: u32) -> Vec<u8> {
-    frame(DATA, NOTHING, stream, b"half")
+    frame(CONTENT, NOTHING, stream, b"half")
 }
 
 fn rest(stream: u32) -> Vec<u8> {
-    frame(DATA, END_STREAM, stream, b" and half")
+    frame(CONTENT, END_STREAM, stream, b" and half")
 }
 
 async fn in_front_of(url: String) -> Stage {
@@ -174,7 +174,7 @@ async fn what_only_a_head_may_say_is_no_trailer() {
             let fields = [key.as_slice(), &[("te", "trailers"), ("trailer", announced)]].concat();
             let frames = [
                 frame(HEADERS, END_HEADERS, 1, &request("POST", "/pay", &fields)),
-                frame(DATA, NOTHING, 1, b"1"),
+                frame(CONTENT, NOTHING, 1, b"1"),
                 frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&trailers)),
             ];
             assert_eq!(status_of(&stage, &frames, 1).await, OK);
