@@ -70,6 +70,19 @@ struct Before {
     is_taken: bool,
 }
 
+impl Before {
+    /// Of its first claim.
+    const fn first(request: &Request) -> Self {
+        Self { recoveries_left: 1, is_taken: request.is_on_record }
+    }
+
+    /// The failure of a claim, with what the caller may have to know beside it.
+    fn refused(self, error: impl Into<EngineError>) -> EngineError {
+        let error = error.into();
+        if self.is_taken { error.taken() } else { error }
+    }
+}
+
 /// Whom to tell what a claim led to.
 type ReplyTo<R, W> = oneshot::Sender<Result<Next<R, W>, EngineError>>;
 
@@ -102,15 +115,15 @@ impl Engine {
         F: Future<Output = Ending<R>> + Send + 'static,
     {
         let request = request.into();
-        let before = Before { recoveries_left: 1, is_taken: request.is_on_record };
+        let before = Before::first(&request);
         self.perform_shared(request, work, before)
     }
 
     async fn perform_shared<R, W, F>(
         &self,
         request: Arc<Request>,
-        work: W,
-        before: Before,
+        mut work: W,
+        mut before: Before,
     ) -> Result<Reply<R>, EngineError>
     where
         R: Send + 'static,
@@ -118,21 +131,18 @@ impl Engine {
         F: Future<Output = Ending<R>> + Send + 'static,
     {
         let mut wait = Wait::new(self, request.id, request.wait);
-        let Before { mut recoveries_left, mut is_taken } = before;
-        let mut work = work;
         loop {
             // Detached, also the claim: one that is cancelled half way may have been granted to nobody.
             let (reply, replied) = oneshot::channel();
             let engine = self.clone();
-            let attempt = engine.attempt(Arc::clone(&request), work, recoveries_left, reply);
+            let attempt = engine.attempt(Arc::clone(&request), work, before, reply);
             let replied = if self.in_place {
                 self.shared.attend(Box::pin(attempt), replied).await?
             } else {
                 self.shared.begin(Box::pin(attempt)).await?;
                 replied.await.map_err(|_| EngineError::stopping())?
             };
-            let replied = replied.map_err(|error| if is_taken { error.taken() } else { error });
-            is_taken = true;
+            before.is_taken = true;
             let conflict = match replied? {
                 Next::Reply(reply) => return Ok(reply),
                 Next::Wait(conflict, back) => {
@@ -140,7 +150,7 @@ impl Engine {
                     conflict
                 }
                 Next::Again(back) => {
-                    (work, recoveries_left) = (back, 0);
+                    (work, before.recoveries_left) = (back, 0);
                     continue;
                 }
             };
@@ -152,13 +162,8 @@ impl Engine {
     }
 
     /// Claims, and follows the answer to its end.
-    async fn attempt<R, W, F>(
-        self,
-        request: Arc<Request>,
-        work: W,
-        recoveries_left: u32,
-        reply: ReplyTo<R, W>,
-    ) where
+    async fn attempt<R, W, F>(self, request: Arc<Request>, work: W, mut before: Before, reply: ReplyTo<R, W>)
+    where
         R: Send + 'static,
         W: FnOnce(Execution) -> F + Send + 'static,
         F: Future<Output = Ending<R>> + Send + 'static,
@@ -168,8 +173,9 @@ impl Engine {
         let Entered { place, is_on_record } = match self.enter(&request, claimed_at).await {
             Ok(Ok(entered)) => entered,
             Ok(Err(conflict)) => return drop(reply.send(Ok(Next::Reply(Reply::Conflict(conflict))))),
-            Err(error) => return drop(reply.send(Err(error))),
+            Err(error) => return drop(reply.send(Err(before.refused(error)))),
         };
+        before.is_taken |= is_on_record;
         let mut alarm = Alarm::default();
         let shared = Arc::clone(&self.shared);
         // One for the claim and for the work: to wait for it means to be entered in a list that all attempts share.
@@ -182,12 +188,9 @@ impl Engine {
         } {
             Ok((claim, answer)) => {
                 let claimed = Claimed { claim, answer, claimed_at, alarm, place };
-                self.follow(request, work, claimed, recoveries_left, aborted, reply)
+                self.follow(request, work, claimed, before.recoveries_left, aborted, reply)
             }
-            Err(error) => {
-                let error = if is_on_record { error.taken() } else { error };
-                return drop(reply.send(Err(error)));
-            }
+            Err(error) => return drop(reply.send(Err(before.refused(error)))),
         };
         if let Some(rest) = rest {
             rest.await;
@@ -214,11 +217,13 @@ impl Engine {
         self.observe_answer(&claim, &answer);
         let next = match answer {
             ClaimAnswer::Granted(grant) => {
+                let place = self.counted(place, &claim.id);
                 let attempt = Attempt::new(self, &claim, grant, claimed_at, alarm, place);
                 let asked = Asked { request, fingerprint: *claim.fingerprint.digest() };
                 return Some(Box::pin(attempt.run(asked, work, aborted, reply)));
             }
             ClaimAnswer::Recover(grant) => {
+                let place = self.counted(place, &claim.id);
                 return Some(Box::pin(async move {
                     // Who asks uses the place as one who runs does.
                     let _place = place;

@@ -47,7 +47,8 @@ impl Engine {
     /// Performs each request's work, or answers from its record, as [`Engine::perform`] does, with all claims in one
     /// round trip. At most [`BATCH_MAX`] at a time; one result for each, in order.
     ///
-    /// Of two requests with the same key, the first is granted and the second finds it busy.
+    /// Of two requests with the same key, the first is granted and the second finds it busy. Those beyond a limit of the
+    /// [quota](crate::Policy::quota) are looked up, and claimed, one by one.
     pub fn perform_many<R, W, F>(&self, calls: Vec<(Request, W)>) -> Result<Vec<Performing<R>>, EngineError>
     where
         R: Send + 'static,
@@ -112,13 +113,14 @@ impl Engine {
             let Some(Entered { place, .. }) = self.enter_at_once(&asked.request, claimed_at) else {
                 // Beyond a limit it is looked up first: by itself, so that the others need not wait for that.
                 let Asking { request, work, reply } = asked;
-                self.shared.tasks.spawn(self.clone().attempt(request, work, 1, reply));
+                let before = Before::first(&request);
+                self.shared.tasks.spawn(self.clone().attempt(request, work, before, reply));
                 continue;
             };
             let owner = match Owner::random() {
                 Ok(owner) => owner,
                 Err(error) => {
-                    drop(asked.reply.send(Err(error.into())));
+                    drop(asked.reply.send(Err(Before::first(&asked.request).refused(error))));
                     continue;
                 }
             };
@@ -137,7 +139,8 @@ impl Engine {
                 // Compared by the rules of an older record: seldom, and by itself.
                 Ok(ClaimAnswer::Mismatch { rules: Some(_) }) => {
                     drop(place);
-                    self.shared.tasks.spawn(engine.attempt(request, work, 1, reply));
+                    let before = Before { recoveries_left: 1, is_taken: true };
+                    self.shared.tasks.spawn(engine.attempt(request, work, before, reply));
                 }
                 Ok(answer) => {
                     let claimed = Claimed { claim, answer, claimed_at, alarm: Alarm::default(), place };
@@ -150,7 +153,7 @@ impl Engine {
                         }
                     });
                 }
-                Err(error) => drop(reply.send(Err(error.into()))),
+                Err(error) => drop(reply.send(Err(Before::first(&request).refused(error)))),
             }
         }
     }

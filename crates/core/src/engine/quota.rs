@@ -13,7 +13,7 @@ use crate::clock::{Timestamp, millis};
 use crate::observe::Event;
 use crate::policy::Quota;
 use crate::record::{Fence, StateKind};
-use crate::scope::ScopeTag;
+use crate::scope::{RecordId, ScopeTag};
 
 /// In how many steps a retention is counted: a record is counted for up to this part of it too long.
 const STEPS_PER_RETENTION: u64 = 16;
@@ -92,6 +92,11 @@ impl Tallies {
         }
         tally.in_flight += 1;
         Ok(())
+    }
+
+    /// One more, whatever the limit.
+    fn count(&self, tag: ScopeTag) {
+        self.all().by_tag.entry(tag).or_default().in_flight += 1;
     }
 }
 
@@ -192,7 +197,7 @@ impl Engine {
         let tag = ScopeTag::of(&request.id);
         let on_record = self.lookup(&request.id).await?.map(|record| record.kind());
         if matches!(on_record, Some(StateKind::Completed | StateKind::InFlight)) {
-            // No execution, so it takes nobody's place.
+            // Most likely no execution, so it takes nobody's place.
             return Ok(Ok(Entered { place: None, is_on_record: true }));
         }
         let retry_after = match shared.tallies.enter(tag, quota, now, on_record.is_some()) {
@@ -204,6 +209,17 @@ impl Engine {
         Ok(Err(Conflict::OverQuota { retry_after }))
     }
 
+    /// The place of an execution that the store has granted. Whoever was only to be told what another attempt does, and
+    /// finds it gone, is counted like everybody: also beyond the limit, for there is no way back.
+    pub(super) fn counted(&self, place: Option<Place>, id: &RecordId) -> Option<Place> {
+        if place.is_some() || self.policy.quota.is_unlimited() {
+            return place;
+        }
+        let tag = ScopeTag::of(id);
+        self.shared.tallies.count(tag);
+        self.entered(tag, true).place
+    }
+
     fn entered(&self, tag: ScopeTag, is_on_record: bool) -> Entered {
         Entered { place: Some(Place { shared: Arc::clone(&self.shared), tag }), is_on_record }
     }
@@ -212,7 +228,6 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scope::RecordId;
 
     fn tag(number: usize) -> ScopeTag {
         let mut bytes = [1; 32];

@@ -87,6 +87,40 @@ fn a_place_is_given_back_however_the_attempt_ends() {
     });
 }
 
+#[test]
+fn who_is_granted_what_another_gave_up_is_counted() {
+    run(async {
+        let stage = Arc::new(with(Quota { in_flight_max: Some(1), ..Quota::default() }).await);
+        let (first, end) = stage.start().await;
+        let may_claim = Arc::new(Notify::new());
+        stage.store.next(Operation::Claim, Fault::Delay(may_claim.clone()));
+        let (begun, may_end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let second = tokio::spawn({
+            let (stage, begun, may_end) = (stage.clone(), begun.clone(), may_end.clone());
+            async move {
+                let work = |_| async move {
+                    begun.notify_one();
+                    may_end.notified().await;
+                    Ok(2)
+                };
+                stage.call_with(work).await
+            }
+        });
+        // It was told that the first one runs, and takes no place for being told so by a claim.
+        while stage.store.unmet(Operation::Claim) > 0 {
+            tokio::task::yield_now().await;
+        }
+        end.send(Err(Failure::rolled_back("again".into()))).unwrap();
+        assert!(matches!(first.await.unwrap(), Ok(Run::Failed(_))));
+        may_claim.notify_one();
+        begun.notified().await;
+        assert!(is_over_quota(&call(&stage, &of("alice", "other")).await), "it runs");
+        may_end.notify_one();
+        assert_eq!(done(second.await.unwrap()), (2, false));
+        assert_eq!(done(call(&stage, &of("alice", "other")).await), (1, false), "and has ended");
+    });
+}
+
 /// A hook that is asked, and answers when it may.
 #[derive(Debug, Default)]
 struct Waits {
