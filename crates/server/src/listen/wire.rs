@@ -251,6 +251,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<IO> {
         if this.lingering.is_none() {
             let closed = Pin::new(&mut this.io).poll_shutdown(cx);
             ready!(this.bounded(cx, closed))?;
+            if this.connection.is_upgraded() {
+                // Half of another protocol's connection: somebody still reads what comes.
+                return Poll::Ready(Ok(()));
+            }
             this.lingering = Some(LINGER_BYTES_MAX);
             this.reading.set(LINGER_FOR);
         }

@@ -1,9 +1,33 @@
 //! Protocol switches: through the sidecar where no key can be, and nowhere else.
 
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::client::Wire;
 use crate::stage::Stage;
 
 const SWITCH: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
                       Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+/// A stage whose upstream takes one connection and answers one request as `answer` says: the head of the request, and
+/// what came after it. It ends its side at once where nothing more is to come.
+async fn upstream_that_says(answer: &'static str, ends: bool) -> (Stage, JoinHandle<(String, String)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let heard = tokio::spawn(async move {
+        let mut wire = Wire::over(listener.accept().await.unwrap().0);
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.extend(wire.bytes(1).await);
+        }
+        wire.write(answer).await;
+        if ends {
+            wire.end().await;
+        }
+        (String::from_utf8(head).unwrap().to_lowercase(), wire.rest().await)
+    });
+    (Stage::with(|flags| flags.proxy.upstream = Some(url)).await, heard)
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_websocket_passes_bytes_both_ways() {
@@ -55,25 +79,32 @@ async fn a_switched_connection_has_its_place_until_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_says_after_the_upstream_has_ended_arrives_whole() {
+    let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let (stage, upstream) = upstream_that_says(switch, true).await;
+    let mut wire = stage.connect().await;
+    wire.write(SWITCH).await;
+    assert_eq!(wire.answer().await.unwrap().status, 101);
+    assert_eq!(wire.rest().await, "", "the upstream has ended");
+    let said = (0..20_000).map(|number: u32| number.to_string()).collect::<Vec<_>>().join(";");
+    for part in said.as_bytes().chunks(1000) {
+        wire.write(part).await;
+        tokio::task::yield_now().await;
+    }
+    wire.end().await;
+    let (_, heard) = upstream.await.unwrap();
+    assert!(heard == said, "{} of {} bytes arrived", heard.len(), said.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_wants_to_switch_does_not_speak_in_our_name() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let (told, hears) = tokio::sync::oneshot::channel();
-    tokio::spawn(async move {
-        let mut wire = crate::client::Wire::over(listener.accept().await.unwrap().0);
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.extend(wire.bytes(1).await);
-        }
-        wire.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nOnlyonce-Outcome: committed\r\n\r\nno").await;
-        told.send(String::from_utf8(head).unwrap().to_lowercase()).unwrap();
-        wire.rest().await;
-    });
-    let stage = Stage::with(|flags| flags.proxy.upstream = Some(url)).await;
+    let no = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nOnlyonce-Outcome: committed\r\n\r\nno";
+    let (stage, upstream) = upstream_that_says(no, false).await;
     let forged = "\r\nOnlyonce-Fence: 999\r\nOnlyonce-Attempt: 1\r\nUpgrade: ";
     let answer = stage.send(SWITCH.replace("\r\nUpgrade: ", forged)).await;
     assert_eq!((answer.status, answer.header("onlyonce-outcome")), (200, None), "{answer:?}");
-    let head = hears.await.unwrap();
+    stage.stopped().await;
+    let (head, _) = upstream.await.unwrap();
     assert!(head.contains("upgrade: websocket") && !head.contains("onlyonce-fence"), "{head}");
     assert!(!head.contains("onlyonce-attempt"), "{head}");
 }
@@ -102,23 +133,12 @@ async fn h2c_is_not_a_way_past_the_sidecar() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_sent_before_the_switch_was_agreed_on_never_reach_the_upstream() {
     // CVE-2026-2833: what follows the request is a request until the upstream has said 101.
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let (told, hears) = tokio::sync::oneshot::channel();
-    tokio::spawn(async move {
-        let mut wire = crate::client::Wire::over(listener.accept().await.unwrap().0);
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.extend(wire.bytes(1).await);
-        }
-        wire.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno").await;
-        told.send(wire.rest().await).unwrap();
-    });
-    let stage = Stage::with(|flags| flags.proxy.upstream = Some(url)).await;
+    let no = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno";
+    let (stage, upstream) = upstream_that_says(no, false).await;
     let mut wire = stage.connect().await;
     wire.write(format!("{SWITCH}POST /smuggled HTTP/1.1\nHost: a\r\n\r\n")).await;
     assert_eq!(wire.answer().await.unwrap().status, 200);
     assert_eq!(wire.answer().await.unwrap().status, 400);
     stage.stopped().await;
-    assert_eq!(hears.await.unwrap(), "");
+    assert_eq!(upstream.await.unwrap().1, "");
 }
