@@ -127,6 +127,18 @@ impl Config {
         sections.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()
     }
 
+    /// The rules of `newer`, and of everything that only a start changes what this one says.
+    pub(crate) fn with_rules_of(&self, newer: &Self) -> Self {
+        let of_rules = |field: &str| field == "route" || field.starts_with("defaults.");
+        let mut changed = self.clone();
+        changed.merged.defaults = newer.merged.defaults.clone();
+        changed.merged.route.clone_from(&newer.merged.route);
+        changed.origins.retain(|field, _| !of_rules(field));
+        let newer = newer.origins.iter().filter(|(field, _)| of_rules(field));
+        changed.origins.extend(newer.map(|(field, origin)| (field.clone(), *origin)));
+        changed
+    }
+
     /// The routes in order, each with the defaults filled in; the last is the defaults alone and matches everything.
     pub fn rules(&self) -> Vec<Rules> {
         let defaults = &self.merged.defaults;

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use self::keys::Keys;
 use crate::config::{Config, Sources};
 use crate::promise::Promise;
-use crate::sidecar::{Fixed, check_rules};
+use crate::sidecar::check_rules;
 use crate::store::Encryption;
 
 /// Editors write a file in several steps; this long after the last one it is read.
@@ -29,12 +29,12 @@ const SETTLE_FOR: Duration = Duration::from_millis(100);
 /// What it takes to read the configuration again.
 pub(crate) struct Reload {
     sources: Sources,
+    /// In force: the rules of the last file that was taken, and all else as it was at the start.
     config: Config,
     engine: Engine,
-    in_force: InForce,
+    pub(crate) in_force: InForce,
     keys: Keys,
     watching: Watching,
-    fixed: Fixed,
 }
 
 /// What a reload replaces.
@@ -84,9 +84,9 @@ impl Reload {
         config: Config,
         engine: Engine,
         in_force: InForce,
-        (fixed, encryption): (Fixed, Option<Encryption>),
+        encryption: Option<Encryption>,
     ) -> Self {
-        Self { sources, config, engine, in_force, keys: Keys::new(encryption), watching, fixed }
+        Self { sources, config, engine, in_force, keys: Keys::new(encryption), watching }
     }
 
     /// Waits for reasons to reload, for ever. Cancel it to stop.
@@ -122,9 +122,6 @@ impl Reload {
         self.keys.reload().await;
         match self.read() {
             Ok(config) => {
-                for section in self.config.sections_that_differ(&config) {
-                    tracing::warn!(section, "changed, but takes effect only after a restart");
-                }
                 tracing::info!(routes = config.merged.route.len(), "configuration reloaded");
                 self.in_force.configuration.store(Arc::new(config.show()));
                 self.config = config;
@@ -146,14 +143,22 @@ impl Reload {
         }
     }
 
+    /// Puts the rules of the file into force, if they can be kept: what is in force then.
     fn read(&self) -> Result<Config, String> {
-        let config = self.sources.read().map_err(|error| error.to_string())?;
-        config.settings().map_err(|error| error.to_string())?;
-        check_rules(&config, self.fixed).map_err(|error| error.to_string())?;
+        let next = self.sources.read().map_err(|error| error.to_string())?;
+        let config = self.config.with_rules_of(&next);
+        // By what the next start would make of the file, and beside all that stays as it was until then.
+        for config in [&next, &config] {
+            let settings = config.settings().map_err(|error| error.to_string())?;
+            check_rules(config, &settings).map_err(|error| error.to_string())?;
+        }
         self.in_force
             .rules
             .replace(&config.merged.defaults, &config.merged.route)
             .map_err(|error| error.to_string())?;
+        for section in config.sections_that_differ(&next) {
+            tracing::warn!(section, "changed, but takes effect only after a restart");
+        }
         Ok(config)
     }
 }

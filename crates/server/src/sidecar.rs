@@ -67,8 +67,7 @@ impl Sidecar {
             tracing::warn!("{warning}");
         }
         let settings = Arc::new(config.settings()?);
-        let fixed = Fixed::of(&settings);
-        check_rules(&config, fixed)?;
+        check_rules(&config, &settings)?;
         let tls = tls::server(settings.tls.as_ref())?;
         let pseudonym = Pseudonym::random().map_err(StartError::System)?;
         let metrics = metrics(settings.admin.is_some() || settings.otlp.metrics.is_some())?;
@@ -101,7 +100,7 @@ impl Sidecar {
         otlp.send_figures(census.as_ref());
         let admin = admin(settings.admin.as_ref(), census, ground)?;
         let in_force = InForce { rules: rules.clone(), promise: Arc::clone(&promise), configuration };
-        let reload = Reload::new(watching, sources, config, engine.clone(), in_force, (fixed, encryption));
+        let reload = Reload::new(watching, sources, config, engine.clone(), in_force, encryption);
         Ok(Self { settings, engine, tiers, rules, front, door, admin, promise, reload, sweeper, otlp })
     }
 
@@ -323,7 +322,7 @@ fn layer(
 pub async fn check(sources: &Sources) -> Result<usize, StartError> {
     let config = sources.read()?;
     let settings = config.settings()?;
-    check_rules(&config, Fixed::of(&settings))?;
+    check_rules(&config, &settings)?;
     if let Some(encryption) = &settings.store.encryption {
         store::read_keys(&encryption.key_file)?;
     }
@@ -332,32 +331,16 @@ pub async fn check(sources: &Sources) -> Result<usize, StartError> {
     Ok(config.merged.route.len())
 }
 
-/// What rules rest on and only a start changes, whatever a changed file says of it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Fixed {
-    /// How the store that is open syncs.
-    sync: SyncMode,
-    /// Whether clients are asked for a certificate.
-    has_certificates: bool,
-}
-
-impl Fixed {
-    fn of(settings: &Settings) -> Self {
-        let has_certificates = settings.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-        Self { sync: settings.store.sync, has_certificates }
-    }
-}
-
 /// Whether the rules can be kept by what is around them: the same at the start and at every reload.
-pub(crate) fn check_rules(config: &Config, fixed: Fixed) -> Result<(), ConfigError> {
-    if fixed.sync == SyncMode::Outcome
+pub(crate) fn check_rules(config: &Config, settings: &Settings) -> Result<(), ConfigError> {
+    if settings.store.sync == SyncMode::Outcome
         && config.rules().iter().any(|rules| rules.unknown != Some(onlyonce_http::rules::Unknown::Rerun))
     {
         let problem =
             "`outcome` loses grants in a power cut, so that every route must say unknown = \"rerun\"";
         return Err(ConfigError::field("store.sync", problem));
     }
-    check_principals(config, fixed.has_certificates)
+    check_principals(config, settings.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some()))
 }
 
 /// A rule that would never find anybody is refused: every keyed request would share one scope, or none be served.
@@ -486,14 +469,73 @@ mod tests {
             sidecar.reload.apply().await;
             assert_eq!(sidecar.promise(), promised);
         }
-        // Nobody will be asked for a certificate before the next start.
+        // Nobody will be asked for a certificate before the next start, and the next start would refuse the second.
         let open = "on_store_failure = \"open\"\n";
         let tls = "[tls]\ncertificate = \"a.pem\"\nkey = \"a.key\"\nclient_ca = \"ca.pem\"\n";
-        written("always", &format!("{rerun}{open}[[route]]\npath = \"/a\"\nprincipal = \"mtls\"\n{tls}"));
-        sidecar.reload.apply().await;
-        assert_eq!(sidecar.promise(), promised);
+        let mtls = "[[route]]\npath = \"/a\"\nprincipal = \"mtls\"\n";
+        for rules in [format!("{mtls}{tls}"), mtls.to_owned()] {
+            written("always", &format!("{rerun}{open}{rules}"));
+            sidecar.reload.apply().await;
+            assert_eq!(sidecar.promise(), promised);
+        }
         written("always", &format!("{rerun}{open}{tls}"));
         sidecar.reload.apply().await;
         assert_ne!(sidecar.promise(), promised, "what can be kept is taken");
+    }
+
+    /// A sidecar in front of nobody over a store in memory, from a file that a test writes.
+    struct Written(tempfile::TempDir);
+
+    impl Written {
+        fn new(proxy: &str, rules: &str) -> Self {
+            let written = Self(tempfile::tempdir().unwrap());
+            written.again(proxy, rules);
+            written
+        }
+
+        fn again(&self, proxy: &str, rules: &str) {
+            let text = format!(
+                "[proxy]\nlisten = \"127.0.0.1:0\"\nupstream = \"http://127.0.0.1:9\"\n{proxy}\n\
+                 [store]\nurl = \"memory:\"\n[defaults]\nprincipal = \"shared\"\n{rules}\n"
+            );
+            std::fs::write(self.0.path().join("onlyonce.toml"), text).unwrap();
+        }
+
+        fn sources(&self) -> Sources {
+            Sources { file: Some(self.0.path().join("onlyonce.toml")), ..Sources::default() }
+        }
+    }
+
+    #[tokio::test]
+    async fn rules_are_kept_beside_what_stays_until_a_restart_or_refused() {
+        let (room, patience) = ("buffered_bytes_max = 2000000", "upstream_within = \"50s\"");
+        let small = "request_bytes_max = 1000000";
+        let file = Written::new(&format!("{room}\n{patience}"), small);
+        let mut sidecar = Sidecar::start(file.sources()).await.unwrap();
+        let shown = sidecar.reload.in_force.configuration.load_full();
+        for (proxy, rules) in [
+            (format!("buffered_bytes_max = 4000000\n{patience}"), "request_bytes_max = 3000000".to_owned()),
+            (format!("{room}\nupstream_within = \"5s\""), format!("{small}\nrun_max = \"40s\"")),
+        ] {
+            file.again(&proxy, &rules);
+            check(&file.sources()).await.expect("the next start takes it");
+            sidecar.reload.apply().await;
+            assert_eq!(sidecar.reload.in_force.configuration.load_full(), shown);
+        }
+        file.again(&format!("{room}\n{patience}"), &format!("{small}\nrun_max = \"61s\""));
+        sidecar.reload.apply().await;
+        assert!(sidecar.reload.in_force.configuration.load().contains("run_max = \"61s\""));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_promised_before_it_holds() {
+        let file = Written::new("", "");
+        let mut sidecar = Sidecar::start(file.sources()).await.unwrap();
+        file.again("auth_url = \"http://127.0.0.1:9\"", "shadow = true");
+        sidecar.reload.apply().await;
+        let promised = sidecar.promise();
+        assert_eq!((promised.replays_are_authorised, promised.shadow.len()), (false, 1), "{promised}");
+        let shown = sidecar.reload.in_force.configuration.load_full();
+        assert!(!shown.contains("auth_url") && shown.contains("shadow = true"), "{shown}");
     }
 }
