@@ -18,10 +18,9 @@ pub(super) fn judge(request: &Request<Received>, upstream: &Upstream) -> Option<
     // Only CONNECT names nothing but a host, and only OPTIONS the whole server (RFC 9112 §3.2), which a prefix is not.
     match request.uri().path() {
         "" => return Some(refuse(StatusCode::BAD_REQUEST, "the target has no path")),
-        "*" if request.method() != Method::OPTIONS || upstream.has_prefix() => {
-            return Some(refuse(StatusCode::BAD_REQUEST, "the target is no path"));
-        }
-        _ => {}
+        "*" if request.method() == Method::OPTIONS && !upstream.has_prefix() => {}
+        path if path.starts_with('/') => {}
+        _ => return Some(refuse(StatusCode::BAD_REQUEST, "the target is no path")),
     }
     let (mut hosts, authority) = (headers.get_all(HOST).iter(), request.uri().authority());
     if let Some(host) = hosts.next()

@@ -1,12 +1,7 @@
 //! Header fields that belong to one hop and go no further (RFC 9110 §7.6.1).
 
 use http::HeaderMap;
-use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
-    COOKIE, EXPECT, FORWARDED, HOST, HeaderName, MAX_FORWARDS, SET_COOKIE, TE, TRAILER, UPGRADE, VIA,
-};
-
-use super::via::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
+use http::header::{CONNECTION, EXPECT, HeaderName, TE, TRAILER, UPGRADE};
 
 /// Fields of a hop whether or not `Connection` names them.
 const HOP_BY_HOP: [&str; 8] = [
@@ -54,28 +49,35 @@ fn is_of_the_hop(name: &HeaderName) -> bool {
 
 /// What is no trailer, whoever announces it (RFC 9110 §6.5.1): an application that takes trailers for fields of the head
 /// would take these from a client after all that looks at the head has looked.
-const NEVER_TRAILERS: [HeaderName; 16] = [
-    AUTHORIZATION,
-    CACHE_CONTROL,
-    CONTENT_ENCODING,
-    CONTENT_LENGTH,
-    CONTENT_RANGE,
-    CONTENT_TYPE,
-    COOKIE,
-    FORWARDED,
-    HOST,
-    MAX_FORWARDS,
-    SET_COOKIE,
-    TRAILER,
-    VIA,
-    X_FORWARDED_FOR,
-    X_FORWARDED_HOST,
-    X_FORWARDED_PROTO,
+const NEVER_TRAILERS: [&str; 17] = [
+    "authorization",
+    "cache-control",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "cookie",
+    "early-data",
+    "expect",
+    "forwarded",
+    "host",
+    "idempotency-key",
+    "max-forwards",
+    "set-cookie",
+    "trailer",
+    "via",
+    "x-real-ip",
 ];
 
-/// Whether a client may send it as a trailer: neither a field of the hop, nor one that only we may write.
+/// How the names of what only a gateway may write begin, and of what only we may.
+const NEVER_BEGIN_TRAILERS: [&str; 3] = ["x-forwarded-", "x-original-", OURS];
+
+/// Whether a client may send it as a trailer: neither a field of the hop, nor one of the head alone.
 pub(crate) fn may_be_trailer(name: &HeaderName) -> bool {
-    !NEVER_TRAILERS.contains(name) && !is_of_the_hop(name) && !name.as_str().starts_with(OURS)
+    let text = name.as_str();
+    !NEVER_TRAILERS.contains(&text)
+        && !NEVER_BEGIN_TRAILERS.iter().any(|beginning| text.starts_with(beginning))
+        && !is_of_the_hop(name)
 }
 
 /// Takes away what is no trailer.

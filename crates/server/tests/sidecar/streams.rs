@@ -28,7 +28,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// Literal fields, neither indexed nor compressed.
 fn block(fields: &[(&str, &str)]) -> Vec<u8> {
-    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let length = |length: u8| if length < 127 { vec![length] } else { vec![127, length - 127] };
+    let text = |text: &str| [&length(u8::try_from(text.len()).unwrap())[..], text.as_bytes()].concat();
     fields.iter().flat_map(|(name, value)| [vec![0], text(name), text(value)].concat()).collect()
 }
 
@@ -165,7 +166,8 @@ async fn an_answer_that_has_ended_is_whole_whatever_follows() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_only_a_head_may_say_is_no_trailer() {
-    let announced = "x-sum, onlyonce-fence, x-forwarded-for, forwarded, authorization, cookie";
+    let announced = "x-sum, onlyonce-fence, x-forwarded-for, x-forwarded-uri, forwarded, x-real-ip, x-original-url, \
+                     authorization, cookie, idempotency-key, early-data";
     let trailers: Vec<_> = announced.split(", ").map(|name| (name, "7")).collect();
     for version in [UpstreamHttp::Http1, UpstreamHttp::Http2] {
         let stage = Stage::with(|flags| flags.proxy.upstream_http = Some(version)).await;
