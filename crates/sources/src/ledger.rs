@@ -86,7 +86,7 @@ impl<H> Ledger<H> {
     }
 
     /// Waits until somebody would take more than is ready, and says how many.
-    #[cfg(any(feature = "redis-streams", feature = "nats", feature = "kafka", test))]
+    #[cfg(any(feature = "redis-streams", feature = "nats", test))]
     pub(crate) async fn demand(&self) -> usize {
         loop {
             let mut asked = std::pin::pin!(self.asked.notified());

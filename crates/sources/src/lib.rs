@@ -79,6 +79,10 @@ impl Options {
 }
 
 /// Opens the source that `url` names. Needs a tokio runtime, and lives on it.
+#[cfg_attr(
+    not(any(feature = "redis-streams", feature = "nats", feature = "rabbitmq", feature = "kafka")),
+    expect(clippy::unused_async, reason = "without any source nothing is opened")
+)]
 pub async fn open(url: &str, options: &Options) -> Result<Box<dyn Source>, SourceError> {
     let url = SourceUrl::parse(url)?;
     match url.scheme.as_str() {
@@ -98,7 +102,7 @@ pub async fn open(url: &str, options: &Options) -> Result<Box<dyn Source>, Sourc
 }
 
 /// The same failure for each of `count` items.
-#[cfg(any(feature = "redis-streams", feature = "nats", feature = "kafka"))]
+#[cfg(any(feature = "redis-streams", feature = "nats"))]
 fn each<T>(error: &SourceError, count: usize) -> Vec<Result<T, SourceError>> {
     (0..count).map(|_| Err(again(error))).collect()
 }
