@@ -188,7 +188,7 @@ impl Engine {
         } {
             Ok((claim, answer)) => {
                 let claimed = Claimed { claim, answer, claimed_at, alarm, place };
-                self.follow(request, work, claimed, before.recoveries_left, aborted, reply)
+                self.follow(request, work, claimed, before, aborted, reply)
             }
             Err(error) => return drop(reply.send(Err(before.refused(error)))),
         };
@@ -204,7 +204,7 @@ impl Engine {
         request: Arc<Request>,
         work: W,
         claimed: Claimed,
-        recoveries_left: u32,
+        before: Before,
         aborted: Aborted<'a, 't>,
         reply: ReplyTo<R, W>,
     ) -> Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>
@@ -220,14 +220,15 @@ impl Engine {
                 let place = self.counted(place, &claim.id);
                 let attempt = Attempt::new(self, &claim, grant, claimed_at, alarm, place);
                 let asked = Asked { request, fingerprint: *claim.fingerprint.digest() };
-                return Some(Box::pin(attempt.run(asked, work, aborted, reply)));
+                return Some(Box::pin(attempt.run(asked, work, before, aborted, reply)));
             }
             ClaimAnswer::Recover(grant) => {
                 let place = self.counted(place, &claim.id);
                 return Some(Box::pin(async move {
-                    // Who asks uses the place as one who runs does.
-                    let _place = place;
-                    self.find_out(request, work, grant, recoveries_left, reply).await;
+                    let next = self.find_out(request, work, grant, before.recoveries_left).await;
+                    // ORDER: who has the answer may claim again at once. Until then it uses the place as one who runs does.
+                    drop(place);
+                    drop(reply.send(next));
                 }));
             }
             ClaimAnswer::Replay(replay) => Next::Reply(Reply::Replay(replay)),
@@ -238,28 +239,27 @@ impl Engine {
             ClaimAnswer::Mismatch { .. } => Next::Reply(Reply::Conflict(Conflict::KeyReused)),
             ClaimAnswer::Fenced => Next::Reply(Reply::Conflict(Conflict::Fenced)),
         };
+        // ORDER: who has its answer may ask again at once.
+        drop(place);
         drop(reply.send(Ok(next)));
         None
     }
 
-    /// Finds out what became of an earlier attempt, and replies.
+    /// Finds out what became of an earlier attempt.
     async fn find_out<R, W>(
         self,
         request: Arc<Request>,
         work: W,
         grant: RecoverGrant,
         recoveries_left: u32,
-        reply: ReplyTo<R, W>,
-    ) {
+    ) -> Result<Next<R, W>, EngineError> {
         let fence = grant.fence;
-        let next = self.recover(&request, grant).await.map(|is_known| {
-            if is_known && recoveries_left > 0 {
-                Next::Again(work)
-            } else {
-                Next::Reply(Reply::Conflict(Conflict::OutcomeUnknown { fence, cut: None }))
-            }
-        });
-        drop(reply.send(next));
+        let is_known = self.recover(&request, grant).await?;
+        Ok(if is_known && recoveries_left > 0 {
+            Next::Again(work)
+        } else {
+            Next::Reply(Reply::Conflict(Conflict::OutcomeUnknown { fence, cut: None }))
+        })
     }
 
     fn observe_answer(&self, claim: &Claim, answer: &ClaimAnswer) {

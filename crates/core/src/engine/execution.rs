@@ -21,7 +21,7 @@ use tracing::Instrument;
 use super::alarm::Alarm;
 use super::heartbeat::Heartbeat;
 use super::quota::Place;
-use super::{Aborted, Cut, Ending, Engine, ReplyTo, Request};
+use super::{Aborted, Before, Cut, Ending, Engine, ReplyTo, Request};
 use crate::clock::Timestamp;
 use crate::decision::{self, Finish, Stop};
 use crate::transition::{Claim, Grant, Token};
@@ -78,6 +78,7 @@ impl Attempt {
         mut self,
         asked: Asked,
         work: W,
+        before: Before,
         aborted: Aborted<'_, '_>,
         reply: ReplyTo<R, W>,
     ) -> impl Future<Output = ()> + Send
@@ -90,7 +91,7 @@ impl Attempt {
         async move {
             let Some(running) = running else {
                 // The grant was on its way for too long. Nothing was started, so it is given back.
-                return Box::pin(self.give_back(reply)).await;
+                return Box::pin(self.give_back(before, reply)).await;
             };
             match decision::finish(self.watch_over(running, aborted).await) {
                 Finish::Complete { outcome, retention, value } => {

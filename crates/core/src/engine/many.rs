@@ -144,11 +144,12 @@ impl Engine {
                 }
                 Ok(answer) => {
                     let claimed = Claimed { claim, answer, claimed_at, alarm: Alarm::default(), place };
+                    let before = Before::first(&request);
                     // Each on its own task from here on: what panics is none of the others' business.
                     self.shared.tasks.spawn(async move {
                         let shared = Arc::clone(&engine.shared);
                         let aborted = pin!(shared.aborting.cancelled());
-                        if let Some(rest) = engine.follow(request, work, claimed, 1, aborted, reply) {
+                        if let Some(rest) = engine.follow(request, work, claimed, before, aborted, reply) {
                             rest.await;
                         }
                     });

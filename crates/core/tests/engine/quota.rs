@@ -216,3 +216,12 @@ fn bytes_are_limited() {
         assert!(matches!(large("three").await, Run::Conflict(Conflict::OverQuota { .. })));
     });
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_one_at_a_time_is_never_beyond_one_at_a_time() {
+    let stage = with(Quota { in_flight_max: Some(1), ..Quota::default() }).await;
+    for number in 0..2000 {
+        let key = format!("key-{}", number % 1000);
+        assert_eq!(done(call(&stage, &of("alice", &key)).await), (1, number >= 1000), "{key}");
+    }
+}

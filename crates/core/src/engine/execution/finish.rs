@@ -11,7 +11,7 @@ use super::Attempt;
 use crate::decision;
 use crate::engine::alarm::Waiting;
 use crate::engine::shared::{Backoff, Shared, answered};
-use crate::engine::{Conflict, Cut, Next, Ran, Recorded, Reply, ReplyTo};
+use crate::engine::{Before, Conflict, Cut, EngineError, Next, Ran, Recorded, Reply, ReplyTo};
 use crate::lease::Retention;
 use crate::observe::Event;
 use crate::outcome::Outcome;
@@ -71,19 +71,20 @@ impl Attempt {
             Ok(value) => self.reply(Ok(Recorded::Abandoned), value, reply),
             Err(cut) => {
                 let conflict = Conflict::OutcomeUnknown { fence: self.token.fence, cut: Some(cut) };
-                drop(reply.send(Ok(Next::Reply(Reply::Conflict(conflict)))));
+                self.send(Ok(Next::Reply(Reply::Conflict(conflict))), reply);
             }
         }
     }
 
     /// Gives back a grant that was heard of too late to begin.
-    pub(super) async fn give_back<R, W>(&mut self, reply: ReplyTo<R, W>) {
+    pub(super) async fn give_back<R, W>(&mut self, mut before: Before, reply: ReplyTo<R, W>) {
+        before.is_taken |= self.attempt > 1;
         let release = Release { token: self.token, keep_fingerprint: true };
         let store = Arc::clone(&self.engine.shared.store);
         let told = self.tell(self.patience(), || store.release(&release)).await;
         self.observe(released(told).1);
         let late = StoreError::new(StoreErrorKind::TimedOut, "hearing of a grant before its lease was over");
-        drop(reply.send(Err(late.into())));
+        self.send(Err(before.refused(late)), reply);
     }
 
     /// Tells the store until it answers or the patience is over, with the lease kept meanwhile.
@@ -109,14 +110,24 @@ impl Attempt {
         }
     }
 
-    fn reply<R, W>(&self, recorded: Result<Recorded, Conflict>, value: R, reply: ReplyTo<R, W>) {
+    fn reply<R, W>(&mut self, recorded: Result<Recorded, Conflict>, value: R, reply: ReplyTo<R, W>) {
         let Token { fence, .. } = self.token;
         let told = match recorded {
             Ok(recorded) => Reply::Ran(Ran { value, fence, attempt: self.attempt, recorded }),
             Err(conflict) => Reply::Conflict(conflict),
         };
+        if matches!(recorded, Ok(Recorded::Unrecorded)) {
+            // It keeps its place until it is recorded.
+            return drop(reply.send(Ok(Next::Reply(told))));
+        }
+        self.send(Ok(Next::Reply(told)), reply);
+    }
+
+    fn send<R, W>(&mut self, next: Result<Next<R, W>, EngineError>, reply: ReplyTo<R, W>) {
+        // ORDER: who has its answer may ask again at once.
+        self.place = None;
         // The caller may be gone: the record is what counts.
-        drop(reply.send(Ok(Next::Reply(told))));
+        drop(reply.send(next));
     }
 
     /// Counts what the attempt leaves behind, where principals are limited.
