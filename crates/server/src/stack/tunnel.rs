@@ -3,6 +3,7 @@
 //! The switch is asked for with GET, which is never protected. On any other method `Upgrade` is dropped like every
 //! field of a hop, and the request takes the usual way.
 
+use std::io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -136,13 +137,27 @@ async fn one_way(
     let mut room = vec![0; 8 * 1024];
     loop {
         let length = from.read(&mut room).await?;
-        if length == 0 {
-            return to.shutdown().await;
+        match say(&room[..length], &mut to).await {
+            // Nobody hears it any more; what they had said may still be on its way back.
+            Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset | NotConnected) => {
+                return Ok(());
+            }
+            said => said?,
         }
-        to.write_all(&room[..length]).await?;
-        to.flush().await?;
+        if length == 0 {
+            return Ok(());
+        }
         moved.fetch_add(length as u64, Ordering::Relaxed);
     }
+}
+
+/// Nothing is the end.
+async fn say(what: &[u8], to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
+    if what.is_empty() {
+        return to.shutdown().await;
+    }
+    to.write_all(what).await?;
+    to.flush().await
 }
 
 /// What the client may see of an answer.
@@ -184,6 +199,21 @@ mod tests {
         assert!(!carried.is_finished(), "the other still speaks");
         carried.await.unwrap().unwrap();
         assert!(begun.elapsed() < 15 * QUIET_MAX);
+    }
+
+    #[tokio::test]
+    async fn what_was_said_arrives_though_nobody_hears_the_answer() {
+        let (mut client, client_side) = duplex(64);
+        let (mut server, server_side) = duplex(1000);
+        server.write_all(&[7; 1000]).await.unwrap();
+        drop(server);
+        client.write_all(b"are you there?").await.unwrap();
+        let carried = tokio::spawn(carry(client_side, server_side));
+        let mut said = vec![0; 1000];
+        client.read_exact(&mut said).await.unwrap();
+        assert_eq!(said, [7; 1000]);
+        drop(client);
+        carried.await.unwrap().unwrap();
     }
 
     #[tokio::test]
