@@ -117,6 +117,7 @@ impl Config {
             ("tls", one.tls != other.tls),
             ("store", one.store != other.store),
             ("sweep", one.sweep != other.sweep),
+            ("consume", one.consume != other.consume),
             ("admin", one.admin != other.admin),
             ("serve", one.serve != other.serve),
             ("jwt", one.jwt != other.jwt),

@@ -125,10 +125,11 @@ impl Reload {
                 tracing::info!(routes = config.merged.route.len(), "configuration reloaded");
                 self.in_force.configuration.store(Arc::new(config.show()));
                 self.config = config;
-                self.promise_anew();
             }
             Err(error) => tracing::error!("the new configuration is refused, the old one stays: {error}"),
         }
+        // Also of keys that changed, whatever became of the rules.
+        self.promise_anew();
     }
 
     /// Promises what can be promised now.
@@ -147,11 +148,10 @@ impl Reload {
     fn read(&self) -> Result<Config, String> {
         let next = self.sources.read().map_err(|error| error.to_string())?;
         let config = self.config.with_rules_of(&next);
+        let checked = |config: &Config| check_rules(config, &config.settings()?);
         // By what the next start would make of the file, and beside all that stays as it was until then.
-        for config in [&next, &config] {
-            let settings = config.settings().map_err(|error| error.to_string())?;
-            check_rules(config, &settings).map_err(|error| error.to_string())?;
-        }
+        checked(&next).map_err(|error| error.to_string())?;
+        checked(&config).map_err(|error| format!("beside what stays until a restart: {error}"))?;
         self.in_force
             .rules
             .replace(&config.merged.defaults, &config.merged.route)

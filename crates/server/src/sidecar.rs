@@ -538,4 +538,24 @@ mod tests {
         let shown = sidecar.reload.in_force.configuration.load_full();
         assert!(!shown.contains("auth_url") && shown.contains("shadow = true"), "{shown}");
     }
+
+    #[tokio::test]
+    async fn new_keys_are_told_of_though_the_rules_are_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let file = Written::new("", "");
+        let keys = file.0.path().join("keys");
+        let line = |name| store::new_key_line(&onlyonce_core::KeyId::new(name).unwrap()).unwrap();
+        let old = line("old");
+        let write = |lines: &[&str]| std::fs::write(&keys, lines.join("\n")).unwrap();
+        write(&[&old]);
+        std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let mut sources = file.sources();
+        sources.flags.store.encryption_key_file = Some(keys.clone());
+        let mut sidecar = Sidecar::start(sources).await.unwrap();
+        write(&[&line("new"), &old]);
+        file.again("", "no_such_rule = true");
+        sidecar.reload.apply().await;
+        assert!(sidecar.promise().to_string().contains("the key `new`"));
+    }
 }
