@@ -190,7 +190,11 @@ impl Engine {
                 let claimed = Claimed { claim, answer, claimed_at, alarm, place };
                 self.follow(request, work, claimed, before, aborted, reply)
             }
-            Err(error) => return drop(reply.send(Err(before.refused(error)))),
+            Err(error) => {
+                // ORDER: who has its answer may ask again at once.
+                drop(place);
+                return drop(reply.send(Err(before.refused(error))));
+            }
         };
         if let Some(rest) = rest {
             rest.await;

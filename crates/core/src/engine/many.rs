@@ -120,6 +120,7 @@ impl Engine {
             let owner = match Owner::random() {
                 Ok(owner) => owner,
                 Err(error) => {
+                    drop(place);
                     drop(asked.reply.send(Err(Before::first(&asked.request).refused(error))));
                     continue;
                 }
@@ -154,7 +155,11 @@ impl Engine {
                         }
                     });
                 }
-                Err(error) => drop(reply.send(Err(Before::first(&request).refused(error)))),
+                Err(error) => {
+                    // ORDER: who has its answer may ask again at once.
+                    drop(place);
+                    drop(reply.send(Err(Before::first(&request).refused(error))));
+                }
             }
         }
     }

@@ -94,6 +94,29 @@ fn a_grant_that_is_heard_of_too_late_is_given_back_and_not_begun() {
 }
 
 #[test]
+fn of_a_grant_that_is_heard_of_after_its_lease_another_attempt_may_have_been_made() {
+    run(async {
+        let policy = policy().unknown(UnknownPolicy::Rerun).store_within(LEASE * 4);
+        let stage = Stage::new(policy).await;
+        let arrived = Arc::new(Notify::new());
+        stage.store.next(Operation::Claim, Fault::LateReply(arrived.clone()));
+        let another = async {
+            while stage.store.unmet(Operation::Claim) > 0 {
+                tokio::task::yield_now().await;
+            }
+            stage.clock.advance(LEASE * 2);
+            assert_eq!(done(stage.call(2).await), (2, false));
+            arrived.notify_one();
+        };
+        let (answer, ()) = tokio::join!(stage.call(1), another);
+        let late = answer.unwrap_err();
+        let kind = EngineErrorKind::Store(StoreErrorKind::TimedOut);
+        assert_eq!((late.kind(), late.is_taken()), (kind, true));
+        assert_eq!(stage.effects(), 1);
+    });
+}
+
+#[test]
 fn a_release_that_the_store_missed_is_told_again() {
     run(async {
         let stage = Stage::new(policy()).await;

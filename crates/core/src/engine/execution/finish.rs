@@ -82,6 +82,8 @@ impl Attempt {
         let release = Release { token: self.token, keep_fingerprint: true };
         let store = Arc::clone(&self.engine.shared.store);
         let told = self.tell(self.patience(), || store.release(&release)).await;
+        // Its lease is over in the store too: another attempt may have been granted since.
+        before.is_taken |= matches!(told, Some((ReleaseAnswer::Fenced, _)));
         self.observe(released(told).1);
         let late = StoreError::new(StoreErrorKind::TimedOut, "hearing of a grant before its lease was over");
         self.send(Err(before.refused(late)), reply);
