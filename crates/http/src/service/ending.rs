@@ -27,7 +27,11 @@ pub(super) enum Made {
     /// An answer of the application.
     Answer { response: Response<Body>, not_kept: Option<Tombstone>, is_odd: bool },
     /// One that broke off, of work that the application says is done.
-    BrokenOff(StatusCode),
+    BrokenOff {
+        status: StatusCode,
+        /// All of it but the status of gRPC.
+        came: Option<Response<Body>>,
+    },
     /// None.
     Nothing(Dispatch),
 }
@@ -120,24 +124,33 @@ impl Answering<'_> {
             }
             Read::Broken(error) => {
                 tracing::debug!(%error, "the application's answer broke off");
-                self.broken_off(&head)
+                self.broken_off(head, None)
             }
         }
     }
 
-    /// Without its end nobody knows what an answer says, unless the application has said it before.
-    fn broken_off(self, head: &Parts) -> Ended {
-        if self.steering.outcome != Some(Steer::Committed) {
-            return without_answer(Dispatch::NoAnswer);
+    /// Without its end nobody knows what an answer says, unless the application has said it before. `body` is there where nothing
+    /// but the status of gRPC is missing.
+    fn broken_off(self, head: Parts, body: Option<Body>) -> Ended {
+        let status = head.status;
+        if self.steering.outcome == Some(Steer::Committed) {
+            let outcome = Outcome::tombstone(snapshot::CONTENT_VERSION, Tombstone::Discarded);
+            let came = body.map(|body| Response::from_parts(head, body));
+            return self.complete(outcome, status, Box::new(Made::BrokenOff { status, came }));
         }
-        let outcome = Outcome::tombstone(snapshot::CONTENT_VERSION, Tombstone::Discarded);
-        let value = Box::new(Made::BrokenOff(head.status));
-        self.complete(outcome, head.status, value)
+        match body {
+            // In shadow mode what it lacks is for the caller to see.
+            Some(body) if self.route.shadow => Ending::Abandon { value: self.made(head, body, None) },
+            _ => without_answer(Dispatch::NoAnswer),
+        }
     }
 
     fn whole(self, head: Parts, bytes: Bytes, trailers: Option<HeaderMap>) -> Ended {
-        if is_cut_off(&head, bytes.len()) || lacks_grpc_status(&head, trailers.as_ref()) {
-            return self.broken_off(&head);
+        if is_cut_off(&head, bytes.len()) {
+            return self.broken_off(head, None);
+        }
+        if lacks_grpc_status(&head, trailers.as_ref()) {
+            return self.broken_off(head, Some(Body::whole(bytes, trailers)));
         }
         if self.steering.outcome.is_none() && trailers.is_some() {
             let status = status_of(&head, head.headers.get(CONTENT_TYPE), trailers.as_ref());

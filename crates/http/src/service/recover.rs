@@ -143,7 +143,7 @@ where
     // In which trace it was made, nobody knows.
     match ending::of_answer(route, Response::from_parts(head, body), None).ended().await {
         // It can be asked again, and may be whole then.
-        Ending::Complete { value, .. } if matches!(*value, Made::BrokenOff(_)) => Found::Unknown,
+        Ending::Complete { value, .. } if matches!(*value, Made::BrokenOff { .. }) => Found::Unknown,
         Ending::Complete { outcome, .. } => Found::Executed(outcome),
         Ending::Release { .. } | Ending::Abandon { .. } => Found::Unknown,
     }

@@ -87,7 +87,12 @@ impl Replier {
     fn made(&self, id: RecordId, fence: Option<Fence>, made: Made) -> (Response<Body>, Option<StatusCode>) {
         match made {
             Made::Nothing(dispatch) => (self.render(dispatch_problem(id, fence, dispatch)), None),
-            Made::BrokenOff(status) => {
+            // In shadow mode the caller gets what there is, and half an answer is none.
+            Made::BrokenOff { status, came: Some(response) } if self.route.shadow => (response, Some(status)),
+            Made::BrokenOff { .. } if self.route.shadow => {
+                (self.render(dispatch_problem(id, fence, Dispatch::NoAnswer)), None)
+            }
+            Made::BrokenOff { status, .. } => {
                 self.observe(Event::NotKept { id, why: Tombstone::Discarded });
                 let problem = not_kept(Tombstone::Discarded, Some(status));
                 (self.render(problem.record(id, fence)), Some(status))

@@ -206,6 +206,22 @@ fn a_length_that_does_not_fit_is_a_cut_off_answer() {
     });
 }
 
+#[test]
+fn in_shadow_mode_half_an_answer_is_none_whatever_is_recorded() {
+    run(async {
+        for (shadow, problem) in [(false, "answer-not-kept"), (true, "upstream-unreachable")] {
+            let rules = Rules { shadow: Some(shadow), ..Rules::default() };
+            let stage = Stage::new(rules, |_| async {
+                let mut response = answer(200);
+                response.headers_mut().insert("content-length", 5.into());
+                response.headers_mut().insert("onlyonce-outcome", HeaderValue::from_static("committed"));
+                Ok(response)
+            });
+            assert_eq!(stage.await.call(ask("k")).await.problem(), problem);
+        }
+    });
+}
+
 /// A gRPC answer that says how it went, if it does, where that is usual: in its trailers.
 fn grpc(status: Option<&'static str>) -> Response<Body> {
     let mut trailers = HeaderMap::new();
@@ -242,5 +258,22 @@ fn a_grpc_answer_without_its_status_is_a_cut_off_answer() {
             assert_eq!(stage.call(ask("k")).await.status, 200);
         }
         assert_eq!((stage.effects(), stage.seen.names()), (1, vec!["ran", "replayed"]));
+    });
+}
+
+#[test]
+fn in_shadow_mode_the_caller_sees_what_a_grpc_answer_lacks() {
+    run(async {
+        let rules = Rules { shadow: Some(true), ..Rules::default() };
+        let stage = Stage::new(rules, |_| async { Ok(grpc(None)) }).await;
+        for effects in 1..=2 {
+            let got = stage.call(ask("k")).await;
+            assert_eq!((got.status, got.body.as_ref()), (200, b"message".as_slice()));
+            assert!(!got.response.headers().contains_key("grpc-status"));
+            assert_eq!(stage.effects(), effects);
+        }
+        let would = Would::Refuse(ProblemKind::OutcomeUnknown);
+        let is_second = |event: &Event| matches!(event, Event::Shadow { would: seen, .. } if *seen == would);
+        assert!(stage.seen.all().iter().any(|(_, event)| is_second(event)), "{:?}", stage.seen.all());
     });
 }
