@@ -26,6 +26,7 @@ pub(crate) struct Connection {
     certificate: OnceLock<Vec<u8>>,
     requests: AtomicUsize,
     upgraded: AtomicBool,
+    refused: AtomicBool,
     quiet_since: Mutex<Instant>,
     /// One of the places under the cap, until it is left.
     place: Mutex<Option<OwnedSemaphorePermit>>,
@@ -40,6 +41,7 @@ impl Connection {
             certificate: OnceLock::new(),
             requests: AtomicUsize::new(0),
             upgraded: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
             quiet_since: Mutex::new(clock::after(Duration::ZERO)),
             place: Mutex::default(),
         }
@@ -88,8 +90,14 @@ impl Connection {
         self.upgraded.load(Ordering::Acquire)
     }
 
-    /// A head was refused.
+    /// Whether something that the client sent was refused.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.refused.load(Ordering::Acquire)
+    }
+
+    /// What the client sent was refused: nothing more is taken from it.
     pub(crate) fn refused(&self, refusal: Refusal) {
+        self.refused.store(true, Ordering::Release);
         // For whoever looks: a flood of nonsense must not become a flood of log lines.
         tracing::debug!(peer = ?self.peer, reason = %refusal, "request refused: framing");
     }

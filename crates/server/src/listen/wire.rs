@@ -104,9 +104,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
 
     /// Judges what was just read into `buf` after `before`, and takes back what must not be seen yet.
     fn judge(&mut self, buf: &mut ReadBuf<'_>, before: usize) {
-        if self.connection.is_upgraded() && !self.framing.is_through() {
-            self.framing.pass_through();
-        }
         let had_partial = !self.held.is_empty();
         let verdict = if self.held.is_empty() {
             // The usual case: whole heads and bodies stay where they were read to.
@@ -131,6 +128,15 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         } else if !had_partial || verdict.pass > 0 {
             // Set once for a head, whatever trickles in after its first byte.
             self.reading.set(self.patience.head);
+        }
+    }
+
+    /// Once another protocol is agreed on, everything may pass, also what came before and might have become a head.
+    fn pass_through_if_upgraded(&mut self) {
+        if self.connection.is_upgraded() && !self.framing.is_through() {
+            self.framing.pass_through();
+            self.ready = self.held.len();
+            self.reading.clear();
         }
     }
 
@@ -164,6 +170,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<IO> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        this.pass_through_if_upgraded();
         loop {
             if this.ready > 0 {
                 this.pass_held(buf);

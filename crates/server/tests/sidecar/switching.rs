@@ -142,3 +142,17 @@ async fn bytes_sent_before_the_switch_was_agreed_on_never_reach_the_upstream() {
     stage.stopped().await;
     assert_eq!(upstream.await.unwrap().1, "");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_next_protocol_that_is_spoken_early_is_carried_whole_or_not_at_all() {
+    let stage = Stage::new().await;
+    // Perhaps the beginning of a head: kept until it is clear what it is.
+    let mut wire = stage.connect().await;
+    wire.write(format!("{SWITCH}early")).await;
+    assert_eq!(wire.answer().await.unwrap().status, 101);
+    assert_eq!(wire.bytes(5).await, b"early");
+    // Refused as one, and lost: nothing that comes behind it may be taken for the beginning.
+    let mut wire = stage.connect().await;
+    wire.write(format!("{SWITCH}early\n")).await;
+    assert_eq!(wire.answer().await.unwrap().status, 400);
+}
