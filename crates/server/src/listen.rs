@@ -236,6 +236,9 @@ impl<F: Answers> Serving<F> {
         let service = service_fn(move |request| answers.call(Received::with(request, &ending)));
         let mut serving = pin!(self.http.serve_connection_with_upgrades(TokioIo::new(wire), service));
         let ended = tokio::select! {
+            // ORDER: a request that is there already is begun before hyper hears of the end: a connection of which it knows nothing
+            // yet, it closes.
+            biased;
             ended = serving.as_mut() => ended,
             () = self.ending.cancelled() => {
                 serving.as_mut().graceful_shutdown();

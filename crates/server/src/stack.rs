@@ -41,6 +41,7 @@ struct Shared {
     upstream: Upstream,
     tunnels: Tunnels,
     pace: Pace,
+    fields_max: usize,
     /// Whether `auth_url` is to be told who the client is.
     tells_who: bool,
     /// Spans, and the names of routes for them.
@@ -59,6 +60,7 @@ impl Front {
             upstream,
             tunnels: Tunnels::default(),
             pace: Pace { pause_max: settings.body_pause_max, within: Some(settings.body_within) },
+            fields_max: settings.door.head.fields_max,
             tells_who: settings.auth_url.is_some(),
             traces: traces.map(|traces| (traces, layer.handle())),
         }))
@@ -81,7 +83,7 @@ impl Shared {
         connection: Arc<Connection>,
     ) -> Answering {
         let in_hand = connection.request();
-        if let Some(refusal) = judge::judge(&request, &self.upstream) {
+        if let Some(refusal) = judge::judge(&request, &self.upstream, self.fields_max) {
             return Box::pin(ready(Ok(refusal.map(|body| OnItsWay::new(body, in_hand)))));
         }
         if let Some(protocol) = tunnel::protocol(&request) {

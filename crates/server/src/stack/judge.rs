@@ -10,8 +10,16 @@ use crate::upstream::{Upstream, refuse};
 const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 
 /// The refusal of what must not go further.
-pub(super) fn judge(request: &Request<Received>, upstream: &Upstream) -> Option<Response<Body>> {
+pub(super) fn judge(
+    request: &Request<Received>,
+    upstream: &Upstream,
+    fields_max: usize,
+) -> Option<Response<Body>> {
     let headers = request.headers();
+    // Over HTTP/2 nobody has counted them.
+    if headers.len() > fields_max {
+        return Some(refuse(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the head has too many fields"));
+    }
     if request.method() == Method::CONNECT {
         return Some(refuse(StatusCode::METHOD_NOT_ALLOWED, "a sidecar is no tunnel: CONNECT is not served"));
     }

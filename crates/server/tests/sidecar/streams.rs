@@ -225,3 +225,16 @@ async fn cookies_that_come_one_by_one_go_on_as_one_field() {
     let cookies: Vec<_> = seen.headers.get_all("cookie").iter().collect();
     assert_eq!(cookies, ["a=1; b=2"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_are_counted_over_http2_too() {
+    let stage = Stage::with(|flags| flags.proxy.fields_max = Some(8)).await;
+    let names: Vec<_> = (0..9).map(|number| format!("x-{number}")).collect();
+    let fields: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
+    let asked =
+        |fields: &[(&str, &str)]| [frame(HEADERS, END_STREAM | END_HEADERS, 1, &request("GET", "/", fields))];
+    assert_eq!(status_of(&stage, &asked(&fields[..8]), 1).await, OK);
+    // 431 is no status of the static table: it is written out.
+    assert_ne!(status_of(&stage, &asked(&fields), 1).await, OK);
+    assert_eq!(stage.application.seen.lock().unwrap().len(), 1);
+}
