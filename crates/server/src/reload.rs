@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use self::keys::Keys;
 use crate::config::{Config, Sources};
 use crate::promise::Promise;
-use crate::sidecar::check_rules;
+use crate::sidecar::{check_config, check_rules};
 use crate::store::Encryption;
 
 /// Editors write a file in several steps; this long after the last one it is read.
@@ -148,10 +148,10 @@ impl Reload {
     fn read(&self) -> Result<Config, String> {
         let next = self.sources.read().map_err(|error| error.to_string())?;
         let config = self.config.with_rules_of(&next);
-        let checked = |config: &Config| check_rules(config, &config.settings()?);
         // By what the next start would make of the file, and beside all that stays as it was until then.
-        checked(&next).map_err(|error| error.to_string())?;
-        checked(&config).map_err(|error| format!("beside what stays until a restart: {error}"))?;
+        check_config(&next, &self.engine).map_err(|error| error.to_string())?;
+        let beside = |error| format!("beside what stays until a restart: {error}");
+        check_rules(&config, &config.settings().map_err(beside)?).map_err(beside)?;
         self.in_force
             .rules
             .replace(&config.merged.defaults, &config.merged.route)

@@ -321,14 +321,20 @@ fn layer(
 /// Checks a configuration without starting anything: no store is opened, nothing listens. Tells how many routes it has.
 pub async fn check(sources: &Sources) -> Result<usize, StartError> {
     let config = sources.read()?;
-    let settings = config.settings()?;
-    check_rules(&config, &settings)?;
+    let engine = Engine::builder(Arc::new(MemoryStore::default())).build().await?;
+    let settings = check_config(&config, &engine)?;
     if let Some(encryption) = &settings.store.encryption {
         store::read_keys(&encryption.key_file)?;
     }
-    let engine = Engine::builder(Arc::new(MemoryStore::default())).build().await?;
-    layer(&config, &settings, &engine, store::presumed(&settings.store, &engine), None)?;
     Ok(config.merged.route.len())
+}
+
+/// Whether a start would take the settings and the rules. No store is opened, nothing listens.
+pub(crate) fn check_config(config: &Config, engine: &Engine) -> Result<Settings, StartError> {
+    let settings = config.settings()?;
+    check_rules(config, &settings)?;
+    layer(config, &settings, engine, store::presumed(&settings.store, engine), None)?;
+    Ok(settings)
 }
 
 /// Whether the rules can be kept by what is around them: the same at the start and at every reload.

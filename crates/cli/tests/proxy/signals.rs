@@ -99,6 +99,23 @@ fn sighup_reloads_the_rules_and_a_broken_file_leaves_them() {
 }
 
 #[test]
+fn a_rule_that_the_next_start_could_not_keep_is_refused_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, key] = ["onlyonce.toml", "key"].map(|name| folder.path().join(name));
+    fs::write(&key, "a secret of the tests, long enough").unwrap();
+    let rule = "[defaults]\nprincipal = \"jwt:sub\"\n";
+    let section = format!("[jwt]\nalgorithm = \"HS256\"\nkey_file = \"{}\"\n", key.display());
+    replace(&file, &format!("{rule}{section}"));
+    let upstream = Upstream::start();
+    let path = file.display().to_string();
+    let mut proxy = Proxy::start(&["--upstream", &upstream.url(), "--store", "memory:", "--config", &path]);
+    // What runs could keep it: it has the key from before.
+    replace(&file, rule);
+    proxy.signal("-HUP");
+    proxy.wait_for_log("the new configuration is refused, the old one stays");
+}
+
+#[test]
 fn logs_are_json_where_asked_for_and_never_hold_a_key() {
     let upstream = Upstream::start();
     let url = upstream.url();
