@@ -26,7 +26,7 @@ use tokio_util::sync::WaitForCancellationFuture;
 
 use self::alarm::Alarm;
 use self::execution::{Asked, Attempt};
-use self::quota::{Entered, Place};
+use self::quota::{Entered, Place, leave_and_tell};
 use self::shared::Shared;
 use self::wait::Wait;
 use crate::clock::Timestamp;
@@ -190,11 +190,7 @@ impl Engine {
                 let claimed = Claimed { claim, answer, claimed_at, alarm, place };
                 self.follow(request, work, claimed, before, aborted, reply)
             }
-            Err(error) => {
-                // ORDER: who has its answer may ask again at once.
-                drop(place);
-                return drop(reply.send(Err(before.refused(error))));
-            }
+            Err(error) => return leave_and_tell(place, Err(before.refused(error)), reply),
         };
         if let Some(rest) = rest {
             rest.await;
@@ -230,9 +226,8 @@ impl Engine {
                 let place = self.counted(place, &claim.id);
                 return Some(Box::pin(async move {
                     let next = self.find_out(request, work, grant, before.recoveries_left).await;
-                    // ORDER: who has the answer may claim again at once. Until then it uses the place as one who runs does.
-                    drop(place);
-                    drop(reply.send(next));
+                    // Who asks uses the place as one who runs does.
+                    leave_and_tell(place, next, reply);
                 }));
             }
             ClaimAnswer::Replay(replay) => Next::Reply(Reply::Replay(replay)),
@@ -243,9 +238,7 @@ impl Engine {
             ClaimAnswer::Mismatch { .. } => Next::Reply(Reply::Conflict(Conflict::KeyReused)),
             ClaimAnswer::Fenced => Next::Reply(Reply::Conflict(Conflict::Fenced)),
         };
-        // ORDER: who has its answer may ask again at once.
-        drop(place);
-        drop(reply.send(Ok(next)));
+        leave_and_tell(place, Ok(next), reply);
         None
     }
 

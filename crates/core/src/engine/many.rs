@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
 use super::alarm::Alarm;
-use super::quota::Entered;
+use super::quota::{Entered, leave_and_tell};
 use super::shared::Backoff;
 use super::{Before, Claimed, Ending, Engine, EngineError, Execution, Next, Reply, ReplyTo, Request};
 use crate::clock::Timestamp;
@@ -120,8 +120,7 @@ impl Engine {
             let owner = match Owner::random() {
                 Ok(owner) => owner,
                 Err(error) => {
-                    drop(place);
-                    drop(asked.reply.send(Err(Before::first(&asked.request).refused(error))));
+                    leave_and_tell(place, Err(Before::first(&asked.request).refused(error)), asked.reply);
                     continue;
                 }
             };
@@ -155,11 +154,7 @@ impl Engine {
                         }
                     });
                 }
-                Err(error) => {
-                    // ORDER: who has its answer may ask again at once.
-                    drop(place);
-                    drop(reply.send(Err(Before::first(&request).refused(error))));
-                }
+                Err(error) => leave_and_tell(place, Err(Before::first(&request).refused(error)), reply),
             }
         }
     }

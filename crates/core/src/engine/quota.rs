@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use super::shared::Shared;
 use super::{Conflict, Engine, EngineError, Request};
 use crate::clock::{Timestamp, millis};
@@ -145,6 +147,14 @@ impl Drop for Place {
             }
         }
     }
+}
+
+/// Answers whoever had the place, if there is one.
+pub(super) fn leave_and_tell<T>(place: Option<Place>, next: T, reply: oneshot::Sender<T>) {
+    // ORDER: who has its answer may ask again at once.
+    drop(place);
+    // The caller may be gone: the record is what counts.
+    drop(reply.send(next));
 }
 
 /// The end of the step in which `moment` falls. Steps are powers of two, so that similar retentions share them.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::Attempt;
 use crate::decision;
 use crate::engine::alarm::Waiting;
+use crate::engine::quota::leave_and_tell;
 use crate::engine::shared::{Backoff, Shared, answered};
 use crate::engine::{Before, Conflict, Cut, EngineError, Next, Ran, Recorded, Reply, ReplyTo};
 use crate::lease::Retention;
@@ -126,10 +127,7 @@ impl Attempt {
     }
 
     fn send<R, W>(&mut self, next: Result<Next<R, W>, EngineError>, reply: ReplyTo<R, W>) {
-        // ORDER: who has its answer may ask again at once.
-        self.place = None;
-        // The caller may be gone: the record is what counts.
-        drop(reply.send(next));
+        leave_and_tell(self.place.take(), next, reply);
     }
 
     /// Counts what the attempt leaves behind, where principals are limited.
