@@ -66,6 +66,11 @@ impl Tunnels {
             Ok(response) => return plain(seen(upstream.answer(response)), in_hand),
             Err(response) => return plain(*response, in_hand),
         };
+        if connection.has_refused() {
+            // It is lost, so that what follows would not be all that the client says.
+            let early = refuse(StatusCode::BAD_REQUEST, "more came before the switch was agreed on");
+            return plain(early, in_hand);
+        }
         let server = hyper::upgrade::on(&mut response);
         let agreed = response.headers().get(UPGRADE).cloned();
         let mut answer =
@@ -73,11 +78,6 @@ impl Tunnels {
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
         if let Some(agreed) = agreed {
             answer.headers_mut().insert(UPGRADE, agreed);
-        }
-        if connection.has_refused() {
-            // It is lost, so that what follows would not be all that the client says.
-            let early = refuse(StatusCode::BAD_REQUEST, "more came before the switch was agreed on");
-            return plain(early, in_hand);
         }
         // ORDER: before the client can know of the switch, so that its first bytes are not taken for a request.
         connection.upgrade();
